@@ -1,0 +1,13 @@
+// 64-bit digests that tell two weights or two files apart. Not a defence against a deliberate collision.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace pd {
+
+uint64_t Digest(std::span<const std::byte> bytes, uint64_t seed = 0);  // XXH3
+uint64_t Digest(std::string_view text, uint64_t seed = 0);
+
+}  // namespace pd

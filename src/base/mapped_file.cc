@@ -1,0 +1,35 @@
+#include "base/mapped_file.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "base/error.h"
+
+namespace pd {
+
+std::shared_ptr<const MappedFile> MappedFile::Open(const std::filesystem::path& path) {
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) throw Fail(ErrorKind::kNotFound, "{}: {}", path.string(), std::strerror(errno));
+  struct stat info{};
+  const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
+  const size_t size = regular ? size_t(info.st_size) : 0;
+  void* data = size ? ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd, 0) : nullptr;
+  const int map_error = errno;
+  ::close(fd);
+  if (!regular) throw Fail(ErrorKind::kCorruptFile, "{}: not a regular file", path.string());
+  if (data == MAP_FAILED)
+    throw Fail(ErrorKind::kOutOfMemory, "{}: cannot map {} bytes: {}", path.string(), size,
+               std::strerror(map_error));
+  return std::shared_ptr<const MappedFile>(new MappedFile(path, {static_cast<const std::byte*>(data), size}));
+}
+
+MappedFile::~MappedFile() {
+  if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
+}
+
+}  // namespace pd
