@@ -1,0 +1,37 @@
+#include "model/tensor.h"
+
+#include <fmt/ranges.h>
+#include "base/digest.h"
+#include "base/error.h"
+
+namespace pd {
+
+const std::byte* TensorView::Row(int64_t r) const {
+  PD_CHECK(r >= 0 && r < rows());
+  if (interleaved_heads > 0) {  // half-split row (head, half, i) is stored at (head, i, half)
+    const int64_t head_rows = rows() / interleaved_heads, half_rows = head_rows / 2;
+    const int64_t head = r / head_rows, within = r % head_rows;
+    r = head * head_rows + within % half_rows * 2 + within / half_rows;
+  }
+  return bytes.data() + size_t(r) * row_bytes();
+}
+
+std::vector<float> TensorView::ReadAll() const {
+  std::vector<float> all(size_t(rows() * columns()));
+  for (int64_t r = 0; r < rows(); ++r)
+    ReadRow(r, std::span(all).subspan(size_t(r * columns()), size_t(columns())));
+  return all;
+}
+
+uint64_t WeightsDigest(const ModelSpec& spec, Weights<TensorView>& tensors) {
+  uint64_t digest = 0;
+  ForEachWeight(spec, tensors, [&](TensorView& t, const WeightInfo& info) {
+    digest = Digest(
+        fmt::format("{} {} {} {}", info.name, Name(t.type), fmt::join(t.shape, "x"), t.interleaved_heads),
+        digest);
+    digest = Digest(t.bytes, digest);
+  });
+  return digest;
+}
+
+}  // namespace pd

@@ -1,0 +1,39 @@
+// A weight as a file holds it: where its bytes lie and how to read a row of it in canonical order.
+#pragma once
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "model/weights.h"
+
+namespace pd {
+
+// A view; `owner` keeps the bytes alive. Any thread may read.
+struct TensorView {
+  std::string name;  // in the file, for messages
+  DType type = DType::kF32;
+  Shape shape;  // [rows, columns], or [n]: one row of n values
+  std::span<const std::byte> bytes;
+  std::shared_ptr<const void> owner;
+  // GGUF stores the Q and K rows of the Llama family with rotation pairs side by side. Canonical is the
+  // half-split order of Hugging Face. Not 0: rows come as this many heads, each with its pairs interleaved;
+  // Row() undoes it.
+  int interleaved_heads = 0;
+
+  int64_t rows() const { return shape.size() == 2 ? shape[0] : 1; }
+  int64_t columns() const { return shape.empty() ? 0 : shape.back(); }
+  size_t row_bytes() const { return RowBytes(type, columns()); }
+  // Canonical row r: row_bytes() bytes, any alignment.
+  const std::byte* Row(int64_t r) const;
+  // Canonical row r as floats; out has columns() entries.
+  void ReadRow(int64_t r, std::span<float> out) const { DequantizeRow(type, Row(r), out); }
+  std::vector<float> ReadAll() const;  // rows() * columns() floats
+};
+
+// Tells base models, fine-tunes and quantisations apart: covers every tensor's name, type, shape and bytes.
+uint64_t WeightsDigest(const ModelSpec& spec, Weights<TensorView>& tensors);
+
+}  // namespace pd
