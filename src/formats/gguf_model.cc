@@ -1,0 +1,72 @@
+#include "formats/gguf_model.h"
+
+#include <cstring>
+
+#include "base/error.h"
+#include "base/json.h"
+#include "formats/claims.h"
+#include "formats/gguf_config.h"
+
+namespace pd {
+namespace {
+
+// A bias of interleaved heads as an own copy in canonical order. Matrices stay where they are:
+// TensorView::Row undoes the order of rows.
+TensorView Deinterleaved(const TensorView& view, int heads, const std::string& where) {
+  if (IsQuantised(view.type))
+    throw Fail(ErrorKind::kUnsupported,
+               "{}: tensor \"{}\" is a quantised bias; readable are F32, F16 and BF16", where, view.name);
+  const size_t bytes_each = size_t(Info(view.type).block_bytes);
+  const int64_t head_values = view.columns() / heads, half = head_values / 2;
+  auto copy = std::make_shared<std::vector<std::byte>>(view.bytes.size());
+  for (int64_t i = 0; i < view.columns(); ++i) {
+    const int64_t head = i / head_values, within = i % head_values;
+    const int64_t from = head * head_values + within % half * 2 + within / half;
+    std::memcpy(copy->data() + size_t(i) * bytes_each, view.bytes.data() + size_t(from) * bytes_each,
+                bytes_each);
+  }
+  TensorView result = view;
+  result.bytes = *copy;
+  result.owner = std::move(copy);
+  return result;
+}
+
+}  // namespace
+
+ModelSource OpenGgufModel(std::shared_ptr<const GgufFile> gguf) {
+  const GgufConfig read = ReadGgufConfig(*gguf);
+  const std::string model_type = read.config["model_type"].get<std::string>();
+  const Family* family = FindFamily(model_type);
+  PD_CHECK(family);
+  JsonReader config(read.config, gguf->where() + ": metadata as config.json");
+  ModelSource source;
+  source.path = gguf->where();
+  source.family = family->name;
+  source.spec = family->read_config(config);
+  source.gguf = gguf;
+  config.Done();
+  CheckSpec(source.spec, gguf->where());
+
+  TensorClaims claims(gguf->where());
+  for (const GgufTensor& tensor : gguf->tensors())
+    claims.Add(tensor.name, {.name = tensor.name,
+                             .type = tensor.type,
+                             .shape = tensor.shape,
+                             .bytes = tensor.bytes,
+                             .owner = gguf});
+  ForEachWeight(source.spec, source.tensors, [&](TensorView& view, const WeightInfo& info) {
+    view = claims.Take(GgufTensorName(info), info.shape);
+    const bool query = info.part.starts_with("q"), key = info.part.starts_with("k");
+    const bool is_gain = info.role == Role::kGain || info.role == Role::kQueryGain;
+    if (!read.interleaved_heads || is_gain || !(query || key)) return;
+    const AttentionSpec& attn = source.spec.layers[size_t(info.layer)].attn;
+    const int heads = query ? attn.heads : attn.kv_heads;
+    if (view.shape.size() == 2) view.interleaved_heads = heads;
+    if (view.shape.size() == 1) view = Deinterleaved(view, heads, gguf->where());
+  });
+  for (const std::string& name : read.tensors_read) claims.Ignore(name);
+  claims.Done();
+  return source;
+}
+
+}  // namespace pd
