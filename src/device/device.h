@@ -1,0 +1,102 @@
+// What the engine sees of a device: tokens in, tokens out, KV segments across. Called once a chunk or a step.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kv/segment.h"
+#include "model/rows.h"
+#include "sample/sampler.h"
+
+namespace pd {
+
+// In Rows::ids of a Step: the token this row's slot sampled last, perhaps still on its way.
+inline constexpr TokenId kLastSampled = -1;
+
+// What is fixed for a sequence when it is admitted.
+struct Variant {
+  RopeVariant rope;
+};
+
+using StepId = uint64_t;
+
+// Rows to compute, and for each entry of rows.logits how its token is chosen (sample.size() ==
+// rows.logits.size()).
+struct Step {
+  Rows rows;
+  std::span<const SampleSpec> sample;
+};
+
+struct SampledRow {
+  SlotId slot = 0;
+  Sampled sampled;
+};
+
+struct Logits {
+  int rows = 0, vocab = 0;
+  std::vector<float> values;  // [rows, vocab]
+};
+
+// The silicon behind a device. Two devices on one PhysicalDevice cannot overlap.
+struct PhysicalDevice {
+  enum class Kind : uint8_t { kCpu, kGpu, kNeuralEngine } kind = Kind::kCpu;
+  int index = 0;
+  bool operator==(const PhysicalDevice&) const = default;
+};
+
+struct DeviceInfo {
+  std::string name;  // "cpu", as in --decode cpu
+  PhysicalDevice physical;
+  int max_rows = 0;  // rows of one Step at most
+  size_t kv_bytes_per_token = 0;
+  size_t weight_bytes = 0;  // read by one decode step
+};
+
+// Owned and called by one thread (its lane). All throw Error: kBadRequest for a caller's mistake,
+// kOutOfMemory, kDevice. After a throw the slots keep what they held before the call.
+class DecodeDevice {
+ public:
+  virtual ~DecodeDevice() = default;
+  virtual const DeviceInfo& Info() const = 0;
+
+  // A slot for a sequence of at most `capacity` tokens.
+  virtual SlotId Open(int capacity, const Variant& variant) = 0;
+  virtual void Close(SlotId slot) = 0;
+  virtual int Length(SlotId slot) const = 0;  // tokens held, those of uncollected steps included
+
+  // At most two steps uncollected; they finish in order. Spans in `step` need to live only until Submit
+  // returns.
+  virtual StepId Submit(const Step& step) = 0;
+  virtual std::vector<SampledRow> Collect(
+      StepId id) = 0;                              // one for each entry of rows.logits, in order; waits
+  virtual Logits RunLogits(const Rows& rows) = 0;  // instead of sampling; no step may be uncollected
+
+  virtual void Import(SlotId slot, const KvSegment& segment) = 0;   // the segment starts at Length(slot)
+  virtual KvSegment Export(SlotId slot, int first, int count) = 0;  // rotated keys
+  virtual void Truncate(SlotId slot, int count) = 0;  // forgets all but the first `count` tokens
+};
+
+// Computes the KV of one prompt, chunk after chunk.
+class PrefillSession {
+ public:
+  virtual ~PrefillSession() = default;
+  // KV of `chunk`, which starts at position `first`: where the prefix or the last chunk ended.
+  virtual KvSegment Run(std::span<const TokenId> chunk, int first) = 0;
+};
+
+class PrefillDevice {
+ public:
+  virtual ~PrefillDevice() = default;
+  virtual const DeviceInfo& Info() const = 0;
+  // Why this device cannot prefill sequences of this variant; nothing when it can.
+  virtual std::optional<std::string> Refuses(const Variant& variant) const = 0;
+  // A prompt of at most `capacity` tokens that starts with what `prefix` holds, in order of position. The
+  // session must not outlive the device.
+  virtual std::unique_ptr<PrefillSession> Begin(int capacity, const Variant& variant,
+                                                std::span<const KvSegment> prefix) = 0;
+};
+
+}  // namespace pd

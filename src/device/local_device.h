@@ -1,0 +1,203 @@
+// A decode device made of a backend's operations and the one Forward.
+#pragma once
+#include <algorithm>
+#include <concepts>
+#include <deque>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "base/error.h"
+#include "device/device.h"
+#include "model/forward.h"
+
+namespace pd {
+
+// What a backend adds to its Ops to become a device: it owns weights and KV memory. Slots are validated here,
+// so a backend may PD_CHECK what this class promises: open slots, gapless positions, lengths within capacity.
+template <class B>
+concept Backend = Ops<B> && requires(B b, const B& c, typename B::Tensor t, SlotId slot, const Rows& rows,
+                                     const KvSegment& segment) {
+  { c.Spec() } -> std::same_as<const ModelSpec&>;
+  { c.ModelWeights() } -> std::same_as<const Weights<typename B::Weight>&>;
+  { c.Identity() } -> std::same_as<KvIdentity>;          // with the default rope variant
+  { b.OpenSlot(1, Variant{}) } -> std::same_as<SlotId>;  // throws kOutOfMemory
+  { b.CloseSlot(slot) };
+  { b.BeginRows(rows) };                                    // before each Forward: room for rows.count() rows
+  { b.TruncateSlot(slot, 0) };                              // tokens kept
+  { b.ImportRows(slot, segment) };                          // raw keys are rotated here
+  { b.ExportRows(slot, 0, 1) } -> std::same_as<KvSegment>;  // id is filled in by the caller
+  { b.ReadLogits(t) } -> std::convertible_to<std::span<const float>>;  // [rows, vocab], valid until BeginRows
+};
+
+template <Backend B>
+class LocalDevice final : public DecodeDevice {
+ public:
+  LocalDevice(B backend, DeviceInfo info) : backend_(std::move(backend)), info_(std::move(info)) {}
+
+  const DeviceInfo& Info() const override { return info_; }
+
+  SlotId Open(int capacity, const Variant& variant) override {
+    if (capacity < 1 || capacity > backend_.Spec().max_context)
+      throw Fail(ErrorKind::kBadRequest, "{}: a sequence of {} tokens does not fit the model's context of {}",
+                 info_.name, capacity, backend_.Spec().max_context);
+    const SlotId slot = backend_.OpenSlot(capacity, variant);
+    Slot& s = slots_[slot] = Slot();
+    s.capacity = capacity;
+    s.variant = variant;
+    return slot;
+  }
+
+  void Close(SlotId slot) override {
+    Get(slot);
+    backend_.CloseSlot(slot);
+    slots_.erase(slot);
+  }
+
+  int Length(SlotId slot) const override { return Get(slot).length; }
+
+  StepId Submit(const Step& step) override {
+    if (step.sample.size() != step.rows.logits.size())
+      throw Fail(ErrorKind::kBadRequest, "{}: a step needs one sampling rule for each row of logits",
+                 info_.name);
+    if (results_.size() >= 2)
+      throw Fail(ErrorKind::kBadRequest, "{}: two steps wait to be collected", info_.name);
+    for (const SampleSpec& sample : step.sample) CheckSampleSpec(sample, backend_.Spec().vocab);
+    const std::span<const float> logits = Run(step.rows);
+    std::vector<SampledRow> sampled(step.sample.size());
+    const size_t vocab = size_t(backend_.Spec().vocab);
+    for (size_t i = 0; i < sampled.size(); ++i) {
+      const size_t row = size_t(step.rows.logits[i]);
+      Slot& slot = slots_.at(step.rows.slot[row]);
+      // The host learns of a token only when it collects the step: what it sent as kLastSampled it has not
+      // seen.
+      const bool unseen = step.rows.ids[row] == kLastSampled;
+      sampled[i] = {step.rows.slot[row], sampler_.Sample(logits.subspan(i * vocab, vocab), step.sample[i],
+                                                         {&ids_[row], unseen ? size_t(1) : size_t(0)})};
+      slot.last_sampled = sampled[i].sampled.token;
+    }
+    results_.emplace_back(next_step_, std::move(sampled));
+    return next_step_++;
+  }
+
+  std::vector<SampledRow> Collect(StepId id) override {
+    if (results_.empty() || results_.front().first != id)
+      throw Fail(ErrorKind::kBadRequest, "{}: step {} is not the oldest uncollected one", info_.name, id);
+    auto rows = std::move(results_.front().second);
+    results_.pop_front();
+    return rows;
+  }
+
+  Logits RunLogits(const Rows& rows) override {
+    if (!results_.empty()) throw Fail(ErrorKind::kBadRequest, "{}: a step waits to be collected", info_.name);
+    const std::span<const float> values = Run(rows);
+    return {int(rows.logits.size()), backend_.Spec().vocab, {values.begin(), values.end()}};
+  }
+
+  void Import(SlotId slot, const KvSegment& segment) override {
+    Slot& s = Get(slot);
+    CheckSegment(segment, backend_.Spec(), IdentityOf(s));
+    if (segment.first() != s.length)
+      throw Fail(ErrorKind::kBadRequest, "{}: a segment starts at token {}, the slot holds {}", info_.name,
+                 segment.first(), s.length);
+    Reserve(s, segment.count());
+    backend_.ImportRows(slot, segment);
+    s.length += segment.count();
+  }
+
+  KvSegment Export(SlotId slot, int first, int count) override {
+    const Slot& s = Get(slot);
+    if (first < 0 || count < 0 || first > s.length - count)
+      throw Fail(ErrorKind::kBadRequest, "{}: tokens {} to {} asked for, the slot holds {}", info_.name,
+                 first, int64_t(first) + count, s.length);
+    KvSegment segment = backend_.ExportRows(slot, first, count);
+    segment.id = IdentityOf(s);
+    return segment;
+  }
+
+  void Truncate(SlotId slot, int count) override {
+    Slot& s = Get(slot);
+    if (count < 0 || count > s.length)
+      throw Fail(ErrorKind::kBadRequest, "{}: cannot keep {} tokens, the slot holds {}", info_.name, count,
+                 s.length);
+    backend_.TruncateSlot(slot, count);
+    s.length = count;
+  }
+
+ private:
+  struct Slot {
+    int capacity = 0, length = 0;
+    int added = 0;  // rows of the running step
+    Variant variant;
+    std::optional<TokenId> last_sampled;
+  };
+
+  const Slot& Get(SlotId slot) const {
+    const auto it = slots_.find(slot);
+    if (it == slots_.end()) throw Fail(ErrorKind::kBadRequest, "{}: slot {} is not open", info_.name, slot);
+    return it->second;
+  }
+  Slot& Get(SlotId slot) { return const_cast<Slot&>(std::as_const(*this).Get(slot)); }
+
+  KvIdentity IdentityOf(const Slot& slot) const {
+    KvIdentity id = backend_.Identity();
+    id.rope = slot.variant.rope;
+    return id;
+  }
+
+  void Reserve(const Slot& slot, int tokens) const {
+    if (tokens > slot.capacity - slot.length)
+      throw Fail(ErrorKind::kBadRequest, "{}: {} more tokens do not fit a slot of {} that holds {}",
+                 info_.name, tokens, slot.capacity, slot.length);
+  }
+
+  // Checks rows, resolves kLastSampled into ids_, runs Forward and counts the rows into their slots.
+  std::span<const float> Run(const Rows& rows) {
+    Check(rows);
+    for (SlotId slot : rows.slot) Get(slot).added = 0;
+    ids_.assign(rows.ids.begin(), rows.ids.end());
+    for (size_t i = 0; i < ids_.size(); ++i) {
+      Slot& slot = Get(rows.slot[i]);
+      const int expected = slot.length + slot.added++;
+      if (rows.pos[i] != expected)
+        throw Fail(ErrorKind::kBadRequest, "{}: row {} is at position {}, its slot continues at {}",
+                   info_.name, i, rows.pos[i], expected);
+      if (ids_[i] == kLastSampled) {
+        if (!slot.last_sampled)
+          throw Fail(ErrorKind::kBadRequest, "{}: slot {} has sampled nothing yet", info_.name, rows.slot[i]);
+        ids_[i] = *slot.last_sampled;
+      }
+      if (ids_[i] < 0 || ids_[i] >= backend_.Spec().vocab)
+        throw Fail(ErrorKind::kBadRequest, "{}: token {} is outside the vocabulary of {}", info_.name,
+                   ids_[i], backend_.Spec().vocab);
+    }
+    for (SlotId slot : rows.slot) Reserve(Get(slot), Get(slot).added);
+
+    const Rows resolved{ids_, rows.pos, rows.slot, rows.logits};
+    backend_.BeginRows(resolved);
+    const auto logits = Forward(backend_, backend_.Spec(), backend_.ModelWeights(), resolved);
+    for (SlotId slot : rows.slot) ++Get(slot).length;
+    return logits ? std::span<const float>(backend_.ReadLogits(*logits)) : std::span<const float>();
+  }
+
+  void Check(const Rows& rows) const {
+    const size_t n = rows.ids.size();
+    if (n == 0 || n > size_t(info_.max_rows) || rows.pos.size() != n || rows.slot.size() != n)
+      throw Fail(ErrorKind::kBadRequest, "{}: a step needs 1 to {} rows, each with token, position and slot",
+                 info_.name, info_.max_rows);
+    for (size_t i = 0; i < rows.logits.size(); ++i)
+      if (rows.logits[i] < 0 || size_t(rows.logits[i]) >= n ||
+          (i > 0 && rows.logits[i] <= rows.logits[i - 1]))
+        throw Fail(ErrorKind::kBadRequest, "{}: rows of logits must ascend within the step", info_.name);
+  }
+
+  B backend_;
+  DeviceInfo info_;
+  Sampler sampler_;
+  std::map<SlotId, Slot> slots_;
+  std::vector<TokenId> ids_;  // of the running step, kLastSampled resolved
+  std::deque<std::pair<StepId, std::vector<SampledRow>>> results_;
+  StepId next_step_ = 1;
+};
+
+}  // namespace pd

@@ -1,0 +1,70 @@
+// The truth that every backend is tested against: double precision, plain loops, nothing clever.
+#pragma once
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "device/local_device.h"
+#include "model/tensor.h"
+
+namespace pd {
+
+struct ReferenceModel {
+  ModelSpec spec;
+  Weights<std::vector<double>> weights;
+  KvIdentity id;
+};
+// Dequantises every tensor to double.
+std::shared_ptr<const ReferenceModel> LoadReferenceModel(const ModelSpec& spec, Weights<TensorView>& tensors);
+
+// A Backend (device/local_device.h). Owned by one thread.
+class ReferenceOps {
+ public:
+  using Weight = std::vector<double>;  // row-major
+  struct Tensor {
+    int rows = 0, channels = 0;
+    std::vector<double> values;  // [rows, channels]
+    double* Row(int r) { return &values[size_t(r) * size_t(channels)]; }
+    const double* Row(int r) const { return &values[size_t(r) * size_t(channels)]; }
+  };
+
+  explicit ReferenceOps(std::shared_ptr<const ReferenceModel> model) : model_(std::move(model)) {}
+
+  Tensor Embed(const Weight& table, float scale, const Rows& rows);
+  Tensor Norm(const Tensor& x, const Weight& gain, const NormSpec& spec, int groups);
+  Tensor Linear(const Tensor& x, const LinearWeights<Weight>& w);
+  Tensor Rope(Tensor x, int heads, const RopeSpec& spec, const Rows& rows);
+  void Append(int layer, const AttentionSpec& a, Tensor k, Tensor v, const Rows& rows);
+  Tensor Attend(int layer, const AttentionSpec& a, Tensor q, const Rows& rows);
+  Tensor Gate(Tensor x, const Tensor& up, Activation activation);
+  Tensor Add(Tensor x, const Tensor& y);
+  Tensor Logits(const Tensor& x, const Weight& head, std::optional<float> cap, const Rows& rows);
+
+  const ModelSpec& Spec() const { return model_->spec; }
+  const Weights<Weight>& ModelWeights() const { return model_->weights; }
+  KvIdentity Identity() const { return model_->id; }
+  SlotId OpenSlot(int capacity, const Variant& variant);
+  void CloseSlot(SlotId slot) { slots_.erase(slot); }
+  void BeginRows(const Rows&) {}
+  void TruncateSlot(SlotId slot, int count);
+  void ImportRows(SlotId slot, const KvSegment& segment);
+  KvSegment ExportRows(SlotId slot, int first, int count);  // a copy, as f32
+  const std::vector<float>& ReadLogits(const Tensor& logits);
+
+ private:
+  struct Layer {
+    std::vector<double> keys, values;  // [tokens, K*D]
+  };
+  struct Slot {
+    Variant variant;
+    std::vector<Layer> layers;
+  };
+  std::shared_ptr<const ReferenceModel> model_;
+  std::map<SlotId, Slot> slots_;
+  SlotId next_slot_ = 0;
+  std::vector<float> logits_;
+};
+
+std::unique_ptr<DecodeDevice> OpenReferenceDevice(std::shared_ptr<const ReferenceModel> model);
+
+}  // namespace pd
