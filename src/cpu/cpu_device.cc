@@ -1,0 +1,28 @@
+#include "cpu/cpu_device.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "cpu/backend.h"
+
+namespace pd {
+
+std::unique_ptr<DecodeDevice> OpenCpuDevice(std::shared_ptr<const CpuModel> model,
+                                            std::shared_ptr<ThreadPool> pool,
+                                            const CpuDeviceOptions& options) {
+  const cpu::Level level = options.level.value_or(cpu::BestLevel());
+  const cpu::Kernels* kernels = cpu::FindKernels(level);
+  if (!kernels)
+    throw Fail(ErrorKind::kUnsupported,
+               "cpu: this processor has no {}; leave the choice of instructions to the engine",
+               cpu::Name(level));
+  const size_t memory = cpu::PhysicalMemory();
+  const size_t kv_limit = options.kv_limit > 0 ? options.kv_limit : memory - std::min(memory, model->bytes());
+  DeviceInfo info{"cpu", {PhysicalDevice::Kind::kCpu, 0}, options.max_rows, 0, model->packed_bytes()};
+  for (const LayerSpec& layer : model->spec().layers)
+    info.kv_bytes_per_token += 2 * sizeof(uint16_t) * size_t(layer.attn.kv_width());
+  return std::make_unique<LocalDevice<cpu::CpuBackend>>(
+      cpu::CpuBackend(std::move(model), std::move(pool), *kernels, kv_limit), std::move(info));
+}
+
+}  // namespace pd

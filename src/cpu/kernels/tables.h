@@ -1,0 +1,11 @@
+// The tables that a build may hold: one for each file of this folder. kernels.h finds the right one.
+#pragma once
+#include "cpu/kernels/kernels.h"
+
+namespace pd::cpu {
+
+extern const Kernels kScalarKernels;
+extern const Kernels kAvx2Kernels;    // x86-64 builds only
+extern const Kernels kAvx512Kernels;  // likewise
+
+}  // namespace pd::cpu

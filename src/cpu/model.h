@@ -1,0 +1,63 @@
+// A model's weights as the CPU backend keeps them: packed once, shared by every device instance.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <variant>
+
+#include "cpu/packed.h"
+#include "cpu/pages.h"
+#include "cpu/pool.h"
+#include "kv/segment.h"
+#include "model/tensor.h"
+
+namespace pd {
+
+// Told how far loading is, on the caller's thread.
+using LoadProgress = std::function<void(size_t done_bytes, size_t total_bytes)>;
+
+namespace cpu {
+
+// A gain or bias, padded with zeros to whole tiles of 32.
+using Vector = std::span<const float>;
+// Matrices of products are packed. An embedding table that is not the head as well stays where the file has
+// it: a step reads a few rows of it.
+using CpuWeight = std::variant<PackedMatrix, Vector, TensorView>;
+
+}  // namespace cpu
+
+// Immutable: any thread may read. Quantised weights stay quantised, plain ones keep their type; a table that
+// serves as embedding and head exists once.
+class CpuModel {
+ public:
+  const ModelSpec& spec() const { return spec_; }
+  const Weights<cpu::CpuWeight>& weights() const { return weights_; }
+  const KvIdentity& id() const { return id_; }           // with the default rope variant
+  size_t packed_bytes() const { return packed_bytes_; }  // of matrices: what a decode step reads
+  size_t bytes() const { return pages_.bytes() + vectors_.size() * sizeof(float); }
+
+ private:
+  friend std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec&, Weights<TensorView>&, ThreadPool&,
+                                                      const LoadProgress&);
+  ModelSpec spec_;
+  Weights<cpu::CpuWeight> weights_;
+  KvIdentity id_;
+  size_t packed_bytes_ = 0;
+  cpu::Pages pages_;            // tiles
+  std::vector<float> vectors_;  // gains and biases
+};
+
+// Packs every matrix on all threads of the pool. The tensors are only needed until it returns (views that
+// stay keep their file mapped). Throws kUnsupported for f64 weights, kOutOfMemory.
+std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec& spec, Weights<TensorView>& tensors,
+                                             ThreadPool& pool, const LoadProgress& progress = {});
+
+// What running a model on the CPU takes, from its description alone. Bytes.
+struct CpuMemory {
+  size_t weights = 0;
+  size_t kv_per_token = 0;
+  size_t activations = 0;  // at most, for steps of max_rows rows of which one needs logits
+};
+CpuMemory EstimateCpuMemory(const ModelSpec& spec, Weights<TensorView>& tensors, int max_rows);
+
+}  // namespace pd

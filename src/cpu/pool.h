@@ -1,0 +1,73 @@
+// Threads that work together on one step of one model.
+#pragma once
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <thread>
+#include <type_traits>
+#include <vector>
+
+namespace pd {
+
+// A fixed set of threads that run one parallel region after another. Owned by one thread at a time, which
+// takes part as thread 0; regions do not nest. Starting a region allocates nothing and costs about a
+// microsecond while the others still spin; threads that find no work for a while sleep and use no processor
+// time. A thread that is slow to come, because it sleeps or something else has its processor, is not waited
+// for: the owner does its part.
+class ThreadPool {
+ public:
+  explicit ThreadPool(int threads);  // at least 1, the caller's included
+  ~ThreadPool();
+  ThreadPool(const ThreadPool&) = delete;
+  ThreadPool& operator=(const ThreadPool&) = delete;
+
+  int threads() const { return count_; }
+
+  // Calls f(part) once for each part in [0, threads()) and returns when all calls have. Part i is thread i's,
+  // region after region, so that what it wrote is still in its cache; unless the owner does it. f must not
+  // throw.
+  template <class F>
+  void Run(F&& f) {
+    using Callable = std::remove_reference_t<F>;
+    RunRegion(
+        [](const void* context, int part) { (*static_cast<Callable*>(const_cast<void*>(context)))(part); },
+        &f);
+  }
+
+  // Calls f(begin, end) on contiguous parts of [0, count), on no more threads than give each `grain` items.
+  // One part, and no region at all, when there is less than two threads' work.
+  template <class F>
+  void Split(int64_t count, int64_t grain, F&& f) {
+    const int64_t parts = std::clamp<int64_t>(count / std::max<int64_t>(grain, 1), 1, threads());
+    if (parts == 1) {
+      if (count > 0) f(int64_t(0), count);
+      return;
+    }
+    Run([&](int part) {
+      if (part < parts) f(count * part / parts, count * (part + 1) / parts);
+    });
+  }
+
+ private:
+  using Region = void (*)(const void* context, int part);
+  // On a cache line of its own. `state` is 2 g while part is being done for region g, 2 g + 1 after: whoever
+  // moves it to 2 g does the part. Only equality matters, so that it may wrap around.
+  struct alignas(64) Worker {
+    std::atomic<uint32_t> state = 1;
+    std::thread thread;
+  };
+  void RunRegion(Region region, const void* context);
+  void Work(int part);
+
+  const int count_;
+  const bool spins_;  // not when there are more threads than processors
+  Region region_ = nullptr;
+  const void* context_ = nullptr;
+  std::atomic<bool> stop_ = false;
+  std::atomic<bool> busy_ = false;
+  alignas(64) std::atomic<uint32_t> generation_ = 0;  // g of the region to run
+  std::unique_ptr<Worker[]> workers_;                 // [count - 1]; part i is worker i - 1
+};
+
+}  // namespace pd
