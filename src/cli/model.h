@@ -1,0 +1,25 @@
+// The model that a command works on, and where models and measurements are kept.
+#pragma once
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "formats/model_source.h"
+#include "text/chat_template.h"
+#include "text/tokenizer.h"
+
+namespace pd::cli {
+
+// $PD_ENGINE_CACHE, $XDG_CACHE_HOME/pd-engine or ~/.cache/pd-engine; nothing when no variable says where.
+std::optional<std::filesystem::path> CacheFolder();
+
+// `given`, whether it exists or not; when it is empty the default model. Throws kNotFound when that is
+// absent, with the way to get it.
+std::filesystem::path ModelPath(const std::string& given);
+
+// From the model's own files. The template is nullptr when it has none.
+std::shared_ptr<const Tokenizer> OpenTokenizer(const ModelSource& model);
+std::shared_ptr<const ChatTemplate> OpenChatTemplate(const ModelSource& model);
+
+}  // namespace pd::cli

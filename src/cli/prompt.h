@@ -1,0 +1,24 @@
+// The text that a command works on.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <string>
+
+#include "cli/interrupt.h"
+
+namespace pd::cli {
+
+struct PromptOptions {
+  std::string text, file;
+  CLI::Option* text_given = nullptr;
+  CLI::Option* file_given = nullptr;
+};
+
+// Adds -p,--prompt and -f,--file, which exclude each other.
+void AddPrompt(CLI::App& command, PromptOptions& options);
+
+// The text of -p, of the file, or of standard input; of the latter two without one newline at the end, which
+// editors and echo add. Throws kBadRequest when there is no text, or when standard input is a terminal and
+// nothing says where the text is; kNotFound for the file.
+std::string ReadPrompt(const PromptOptions& options, const Interrupt& interrupt);
+
+}  // namespace pd::cli

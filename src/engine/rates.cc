@@ -1,0 +1,61 @@
+#include "engine/rates.h"
+
+#include <fmt/format.h>
+
+#include "reference/count_ops.h"
+
+namespace pd {
+namespace {
+
+// A measured bandwidth is itself a measurement on a machine that may have been busy.
+constexpr double kBandwidthDoubt = 1.25;
+
+double PerSecond(double amount, double ms) { return ms > 0 ? amount / (ms / 1000) : 0; }
+
+void CheckFlops(PhaseRates& rates, double peak) {
+  if (peak > 0 && rates.flops_per_s > peak)
+    rates.impossible = fmt::format("{:.4g} TFLOP/s, this device cannot exceed {:.4g}",
+                                   rates.flops_per_s / 1e12, peak / 1e12);
+}
+
+}  // namespace
+
+double PeakFlops(const PhysicalDevice& device, int threads) {
+  if (device.kind != PhysicalDevice::Kind::kCpu) return 0;
+  // Two 64-byte vectors of 8-bit multiply-adds a cycle is the most that our kernels ask of any core, and no
+  // core runs above 6 GHz.
+  return 2 * 64 * 2 * 6e9 * threads;
+}
+
+PhaseRates PrefillRates(const ModelSpec& spec, const GenerateStats& stats, double peak_flops) {
+  PhaseRates rates;
+  if (stats.prefill_tokens == 0) return rates;
+  rates.tokens_per_s = PerSecond(stats.prefill_tokens, stats.prefill_ms);
+  rates.flops_per_s = PerSecond(CostOf(spec, 0, stats.prefill_tokens, 0).flops, stats.prefill_ms);
+  CheckFlops(rates, peak_flops);
+  return rates;
+}
+
+PhaseRates DecodeRates(const ModelSpec& spec, const GenerateStats& stats, const DeviceInfo& device,
+                       double peak_flops, double bandwidth) {
+  PhaseRates rates;
+  if (stats.decode_tokens == 0) return rates;
+  const Cost cost = CostOf(spec, stats.prefill_tokens, stats.decode_tokens, stats.decode_tokens);
+  double kv_values_per_token = 0;
+  for (const LayerSpec& layer : spec.layers) kv_values_per_token += 2.0 * layer.attn.kv_width();
+  const double bytes = double(device.weight_bytes) * stats.decode_tokens +
+                       cost.kv_values * double(device.kv_bytes_per_token) / kv_values_per_token;
+  rates.tokens_per_s = PerSecond(stats.decode_tokens, stats.decode_ms);
+  rates.flops_per_s = PerSecond(cost.flops, stats.decode_ms);
+  rates.bytes_per_s = PerSecond(bytes, stats.decode_ms);
+  CheckFlops(rates, peak_flops);
+  if (bandwidth > 0) {
+    rates.bandwidth_used = rates.bytes_per_s / bandwidth;
+    if (rates.bandwidth_used > kBandwidthDoubt)
+      rates.impossible = fmt::format("{:.4g} GB/s, this machine reads {:.4g} from a working set of that size",
+                                     rates.bytes_per_s / 1e9, bandwidth / 1e9);
+  }
+  return rates;
+}
+
+}  // namespace pd

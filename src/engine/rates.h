@@ -1,0 +1,29 @@
+// Statistics of a request as rates, each behind a roofline gate: a number that cannot be true is not a fact.
+#pragma once
+#include <string>
+
+#include "engine/generate.h"
+
+namespace pd {
+
+// A phase's rates. 0: unknown, or the phase had nothing to do.
+struct PhaseRates {
+  double tokens_per_s = 0;
+  double flops_per_s = 0;
+  double bytes_per_s = 0;     // weights, keys and values read from memory
+  double bandwidth_used = 0;  // bytes_per_s as a share of the machine's bandwidth
+  // Not empty: the rates exceed what the device can do, this says by how much. Then none of them may be
+  // shown.
+  std::string impossible;
+};
+
+// Operations a second that no device of this kind can exceed, from above and generously; 0: unknown.
+double PeakFlops(const PhysicalDevice& device, int threads);
+
+PhaseRates PrefillRates(const ModelSpec& spec, const GenerateStats& stats, double peak_flops);
+
+// `bandwidth` in bytes a second, of a working set of the model's size (engine/bandwidth.h); 0: unknown.
+PhaseRates DecodeRates(const ModelSpec& spec, const GenerateStats& stats, const DeviceInfo& device,
+                       double peak_flops, double bandwidth);
+
+}  // namespace pd

@@ -1,0 +1,56 @@
+// Devices by name: the one place that knows every backend.
+#pragma once
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "device/device.h"
+#include "formats/model_source.h"
+
+namespace pd {
+
+struct OpenOptions {
+  int threads = 0;  // that a CPU device computes with; 0: one for each processor
+  // Told how far loading is, on the caller's thread; what it throws ends the loading.
+  std::function<void(size_t done_bytes, size_t total_bytes)> progress = {};
+};
+
+// Each has KV memory of its own; devices of one backend share their weights and threads, so one thread must
+// use both.
+struct Devices {
+  std::unique_ptr<PrefillDevice> prefill;
+  std::unique_ptr<DecodeDevice> decode;
+};
+
+// What this build can open, as --decode takes it.
+std::vector<std::string> DeviceNames();
+
+// Throws kBadRequest for a name that nobody knows, listing DeviceNames(); kUnsupported for a device that is
+// not in this build.
+void CheckDeviceName(std::string_view name);
+
+// Load the model and open devices on it. Throw what CheckDeviceName and loading throw.
+std::unique_ptr<DecodeDevice> OpenDevice(ModelSource& model, std::string_view name,
+                                         const OpenOptions& options);
+Devices OpenDevices(ModelSource& model, std::string_view prefill, std::string_view decode,
+                    const OpenOptions& options);
+
+// The threads that `options` stand for.
+int ThreadCount(const OpenOptions& options);
+
+// What a device needs, known before anything is loaded. Bytes.
+struct MemoryNeed {
+  size_t weights = 0;       // shared by devices of one backend
+  size_t activations = 0;   // at most
+  size_t kv_per_token = 0;  // for each token of a slot's capacity
+};
+MemoryNeed EstimateMemory(ModelSource& model, std::string_view device);
+
+// Throws kOutOfMemory with the numbers when these devices together, each with one sequence of `tokens`, do
+// not fit `available` bytes.
+void CheckMemory(ModelSource& model, std::span<const std::string> devices, int tokens, size_t available);
+
+}  // namespace pd

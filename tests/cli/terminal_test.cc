@@ -1,0 +1,78 @@
+#include "cli/terminal.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <thread>
+
+#include "tests/cli/temp_folder.h"
+
+namespace pd::cli {
+namespace {
+
+// What `f` writes to standard error while that is a terminal.
+template <class F>
+std::string OnTerminal(F f) {
+  const int master = posix_openpt(O_RDWR | O_NOCTTY);
+  EXPECT_TRUE(master >= 0 && grantpt(master) == 0 && unlockpt(master) == 0);
+  const int terminal = open(ptsname(master), O_RDWR | O_NOCTTY);
+  const int saved = dup(STDERR_FILENO);
+  dup2(terminal, STDERR_FILENO);
+  f();
+  dup2(saved, STDERR_FILENO);
+  close(saved);
+  fcntl(master, F_SETFL, O_NONBLOCK);
+  std::string text;
+  std::array<char, 4096> buffer;
+  for (ssize_t size; (size = read(master, buffer.data(), buffer.size())) > 0;)
+    text.append(buffer.data(), size_t(size));
+  close(terminal), close(master);
+  return text;
+}
+
+constexpr auto kPatience = std::chrono::milliseconds(520);  // a little more than the bar's own
+
+TEST(ProgressBar, AppearsAfterHalfASecondAndGoesAway) {
+  const std::string text = OnTerminal([] {
+    ProgressBar bar("loading", true);
+    bar.Show(1, 100);
+    std::this_thread::sleep_for(kPatience);
+    bar.Show(50, 100);
+    bar.Show(51, 100);  // too soon to draw again
+  });
+  EXPECT_EQ(text, "\rloading [###############               ]  50 %\r\x1b[K");
+}
+
+TEST(ProgressBar, IsSilentWhenUnwantedOrQuick) {
+  EXPECT_EQ(OnTerminal([] {
+              ProgressBar bar("loading", true);
+              bar.Show(1, 2);
+            }),
+            "");
+  EXPECT_EQ(OnTerminal([] {
+              ProgressBar bar("loading", false);
+              std::this_thread::sleep_for(kPatience);
+              bar.Show(1, 2);
+            }),
+            "");
+}
+
+TEST(ProgressBar, IsForTerminalsOnly) {
+  const test::TempFolder folder;
+  const int saved = dup(STDERR_FILENO), file = open((folder / "stderr").c_str(), O_RDWR | O_CREAT, 0600);
+  dup2(file, STDERR_FILENO);
+  {
+    ProgressBar bar("loading", true);
+    std::this_thread::sleep_for(kPatience);
+    bar.Show(1, 2);
+  }
+  dup2(saved, STDERR_FILENO);
+  EXPECT_EQ(lseek(file, 0, SEEK_END), 0);
+  close(saved), close(file);
+}
+
+}  // namespace
+}  // namespace pd::cli

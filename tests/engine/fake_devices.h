@@ -1,0 +1,140 @@
+// Devices that compute nothing: they follow a script and write down what is asked of them.
+#pragma once
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "device/device.h"
+
+namespace pd::test {
+
+using Journal = std::vector<std::string>;
+
+// One layer of one head of two values.
+inline ModelSpec FakeSpec(int context = 1000) {
+  ModelSpec spec;
+  spec.width = 2, spec.vocab = 100, spec.max_context = context;
+  spec.layers.resize(1);
+  spec.layers[0].attn.heads = spec.layers[0].attn.kv_heads = 1;
+  spec.layers[0].attn.head_dim = 2;
+  spec.layers[0].mlp.hidden = 2;
+  return spec;
+}
+
+inline KvSegment FakeSegment(int first, int count) {
+  static const std::vector<float> kZeros(1 << 16);
+  const auto* bytes = reinterpret_cast<const std::byte*>(kZeros.data());
+  KvSegment segment;
+  segment.layers.push_back({first, count, bytes, bytes, DType::kF32, 2, 2, 1});
+  return segment;
+}
+
+// Samples the tokens of its script in turn, whatever it is given, and throws when it runs out of them. Checks
+// what the contract of DecodeDevice asks of a caller.
+class FakeDecode final : public DecodeDevice {
+ public:
+  FakeDecode(Journal& journal, std::vector<TokenId> script) : journal_(journal), script_(std::move(script)) {}
+
+  const DeviceInfo& Info() const override { return info_; }
+  SlotId Open(int capacity, const Variant&) override {
+    journal_.push_back(fmt::format("open {}", capacity));
+    capacity_ = capacity;
+    return kSlot;
+  }
+  void Close(SlotId) override {
+    PD_CHECK(waiting_.empty() || failed_);
+    journal_.emplace_back("close");
+  }
+  int Length(SlotId) const override { return length_; }
+
+  StepId Submit(const Step& step) override {
+    PD_CHECK(waiting_.size() < 2 && step.rows.count() == 1 && step.rows.pos[0] == length_);
+    PD_CHECK(length_ < capacity_ && step.rows.logits.size() == 1 && step.rows.logits[0] == 0);
+    const SampleSpec& sample = step.sample[0];
+    journal_.push_back(fmt::format("submit {} at {} draw {} knows {} of {}", step.rows.ids[0], length_,
+                                   sample.draw, sample.penalties.context.size(),
+                                   sample.penalties.prompt_tokens));
+    ++length_;
+    waiting_.push_back(next_);
+    return next_++;
+  }
+  std::vector<SampledRow> Collect(StepId id) override {
+    PD_CHECK(waiting_.front() == id);
+    waiting_.pop_front();
+    journal_.push_back(fmt::format("collect {}", id));
+    if (failed_ || id >= script_.size()) {
+      failed_ = true;
+      throw Fail(ErrorKind::kDevice, "the fake device broke");
+    }
+    return {{kSlot, {script_[id], -0.5f, {}}}};
+  }
+  Logits RunLogits(const Rows&) override { return {}; }
+  void Import(SlotId, const KvSegment& segment) override {
+    PD_CHECK(segment.first() == length_ && length_ + segment.count() <= capacity_);
+    length_ += segment.count();
+    journal_.push_back(fmt::format("import {}+{}", segment.first(), segment.count()));
+  }
+  KvSegment Export(SlotId, int first, int count) override { return FakeSegment(first, count); }
+  void Truncate(SlotId, int count) override {
+    PD_CHECK(count <= length_ && waiting_.empty());
+    length_ = count;
+    journal_.push_back(fmt::format("truncate {}", count));
+  }
+
+ private:
+  static constexpr SlotId kSlot = 7;
+  DeviceInfo info_{"fake", {}, 16, 16, 0};
+  Journal& journal_;
+  std::vector<TokenId> script_;
+  std::deque<StepId> waiting_;
+  StepId next_ = 0;
+  int length_ = 0, capacity_ = 0;
+  bool failed_ = false;
+};
+
+class FakePrefill final : public PrefillDevice {
+ public:
+  explicit FakePrefill(Journal& journal) : journal_(journal) {}
+  std::optional<std::string> refusal;
+  // Set to true by the session's Run number `cancel_at`.
+  std::atomic<bool> cancel{false};
+  int cancel_at = -1;
+
+  const DeviceInfo& Info() const override { return info_; }
+  std::optional<std::string> Refuses(const Variant&) const override { return refusal; }
+  std::unique_ptr<PrefillSession> Begin(int capacity, const Variant&,
+                                        std::span<const KvSegment> prefix) override {
+    PD_CHECK(prefix.empty());
+    journal_.push_back(fmt::format("begin {}", capacity));
+    return std::make_unique<Session>(*this);
+  }
+
+ private:
+  class Session final : public PrefillSession {
+   public:
+    explicit Session(FakePrefill& device) : device_(device) {}
+    KvSegment Run(std::span<const TokenId> chunk, int first) override {
+      device_.journal_.push_back(
+          fmt::format("prefill {}+{} from token {}", first, chunk.size(), chunk.front()));
+      if (runs_++ == device_.cancel_at) device_.cancel = true;
+      return FakeSegment(first, int(chunk.size()));
+    }
+
+   private:
+    FakePrefill& device_;
+    int runs_ = 0;
+  };
+  DeviceInfo info_{"fake-prefill", {}, 16, 16, 0};
+  Journal& journal_;
+};
+
+}  // namespace pd::test

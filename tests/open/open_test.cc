@@ -1,0 +1,135 @@
+#include "open/open.h"
+
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "engine/generate.h"
+#include "open/memory.h"
+#include "tests/tiny_model.h"
+
+namespace pd::test {
+namespace {
+
+ModelSource TinySource() {
+  TinyModel tiny = RandomModel(MixedSpec());
+  return {"tiny.gguf", "mixed", tiny.spec, tiny.tensors, nullptr};
+}
+
+std::string MessageOf(const std::function<void()>& f, ErrorKind kind) {
+  try {
+    f();
+  } catch (const Error& e) {
+    EXPECT_EQ(e.kind(), kind);
+    return e.what();
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+TEST(Open, NamesWhatThereIs) {
+  EXPECT_EQ(DeviceNames(), (std::vector<std::string>{"cpu", "reference"}));
+  for (const std::string& name : DeviceNames()) CheckDeviceName(name);
+  EXPECT_EQ(MessageOf([] { CheckDeviceName("gpu"); }, ErrorKind::kBadRequest),
+            "there is no device 'gpu': this build has cpu, reference");
+  EXPECT_EQ(MessageOf([] { CheckDeviceName(""); }, ErrorKind::kBadRequest),
+            "there is no device '': this build has cpu, reference");
+  EXPECT_EQ(MessageOf([] { CheckDeviceName("mlx"); }, ErrorKind::kUnsupported),
+            "device mlx: this pd-engine is built without MLX; it has cpu, reference");
+  EXPECT_EQ(MessageOf([] { CheckDeviceName("coreml"); }, ErrorKind::kUnsupported),
+            "device coreml: this pd-engine is built without Core ML; it has cpu, reference");
+}
+
+TEST(Open, RefusesUnknownNamesBeforeLoading) {
+  ModelSource source = TinySource();
+  OpenOptions options;
+  options.progress = [](size_t, size_t) { ADD_FAILURE() << "loaded"; };
+  MessageOf([&] { OpenDevices(source, "cpu", "mlx", options); }, ErrorKind::kUnsupported);
+  MessageOf([&] { OpenDevices(source, "none", "cpu", options); }, ErrorKind::kBadRequest);
+  MessageOf([&] { OpenDevice(source, "none", options); }, ErrorKind::kBadRequest);
+}
+
+TEST(Open, DevicesHaveTheirNamesAndTheirOwnMemory) {
+  ModelSource source = TinySource();
+  for (const std::string& name : DeviceNames()) {
+    const Devices devices = OpenDevices(source, name, name, {.threads = 2});
+    EXPECT_EQ(devices.prefill->Info().name, name);
+    EXPECT_EQ(devices.decode->Info().name, name);
+    // A slot of one is not known to the other.
+    const std::vector<TokenId> ids = {1, 2, 3};
+    const auto session = devices.prefill->Begin(3, {}, {});
+    const KvSegment segment = session->Run(ids, 0);
+    EXPECT_THROW(devices.decode->Length(0), Error);
+    const SlotId slot = devices.decode->Open(8, {});
+    devices.decode->Import(slot, segment);
+    EXPECT_EQ(devices.decode->Length(slot), 3);
+  }
+}
+
+// Every pair hands over to each other: the same greedy text from all of them.
+TEST(Open, PairsOfDevicesGiveOneText) {
+  ModelSource source = TinySource();
+  std::vector<TokenId> prompt(40);
+  for (size_t i = 0; i < prompt.size(); ++i) prompt[i] = TokenId((i * 29 + 3) % 96);
+  std::vector<std::vector<TokenId>> texts;
+  for (const std::string& prefill : DeviceNames()) {
+    for (const std::string& decode : DeviceNames()) {
+      const Devices devices = OpenDevices(source, prefill, decode, {.threads = 2});
+      const auto result = Generate(source.spec, *devices.prefill, *devices.decode,
+                                   {.prompt = prompt, .max_tokens = 8, .prefill_chunk = 16},
+                                   [](const Sampled&) { return true; });
+      texts.push_back(result.tokens);
+    }
+  }
+  for (const auto& text : texts) EXPECT_EQ(text, texts.front());
+}
+
+TEST(Open, TellsAboutProgressAndEndsWhenAsked) {
+  ModelSource source = TinySource();
+  OpenOptions options;
+  size_t last = 0, total = 0;
+  options.progress = [&](size_t done, size_t all) {
+    EXPECT_GE(done, last);
+    EXPECT_LE(done, all);
+    last = done, total = all;
+  };
+  OpenDevice(source, "cpu", options);
+  EXPECT_GT(total, 0u);
+  EXPECT_EQ(last, total);
+  options.progress = [](size_t, size_t) { throw Fail(ErrorKind::kCancelled, "enough"); };
+  EXPECT_EQ(MessageOf([&] { OpenDevice(source, "cpu", options); }, ErrorKind::kCancelled), "enough");
+}
+
+TEST(Memory, IsPredicted) {
+  ModelSource source = TinySource();
+  int64_t values = 0;
+  ForEachWeight(source.spec, source.tensors,
+                [&](const TensorView& t, const WeightInfo&) { values += t.rows() * t.columns(); });
+  const MemoryNeed reference = EstimateMemory(source, "reference");
+  EXPECT_EQ(reference.weights, size_t(values) * 8);
+  const MemoryNeed cpu = EstimateMemory(source, "cpu");
+  EXPECT_GT(cpu.weights, size_t(values));
+  const auto device = OpenDevice(source, "cpu", {});
+  EXPECT_EQ(cpu.kv_per_token, device->Info().kv_bytes_per_token);
+  EXPECT_EQ(reference.kv_per_token, OpenDevice(source, "reference", {})->Info().kv_bytes_per_token);
+
+  const std::vector<std::string> pair = {"cpu", "cpu"}, mixed = {"cpu", "reference"};
+  const size_t both = cpu.weights + 2 * (cpu.activations + 10 * cpu.kv_per_token);  // weights are shared
+  CheckMemory(source, pair, 10, both);
+  const std::string message =
+      MessageOf([&] { CheckMemory(source, pair, 10, both - 1); }, ErrorKind::kOutOfMemory);
+  EXPECT_EQ(message.find("tiny.gguf needs "), 0u) << message;
+  EXPECT_NE(message.find("for 10 tokens on cpu and cpu"), std::string::npos) << message;
+  const size_t all = cpu.weights + reference.weights + cpu.activations + reference.activations +
+                     10 * (cpu.kv_per_token + reference.kv_per_token);
+  CheckMemory(source, mixed, 10, all);
+  MessageOf([&] { CheckMemory(source, mixed, 10, all - 1); }, ErrorKind::kOutOfMemory);
+}
+
+TEST(Memory, IsAvailable) {
+  const size_t available = AvailableMemory();
+  EXPECT_GT(available, size_t(1) << 20);
+  EXPECT_LT(available, size_t(1) << 50);
+}
+
+}  // namespace
+}  // namespace pd::test
