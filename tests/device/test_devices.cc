@@ -1,0 +1,87 @@
+#include "tests/device/test_devices.h"
+
+#include <numeric>
+
+#include "cpu/cpu_device.h"
+#include "reference/reference_ops.h"
+#include "tests/error_table.h"
+
+namespace pd::test {
+namespace {
+
+auto LoadReference(TinyModel& model) {
+  auto loaded = LoadReferenceModel(model.spec, model.tensors);
+  return [loaded] { return OpenReferenceDevice(loaded); };
+}
+
+auto LoadCpu(TinyModel& model) {
+  const auto pool = std::make_shared<ThreadPool>(2);
+  auto loaded = LoadCpuModel(model.spec, model.tensors, *pool);
+  return [loaded, pool] { return OpenCpuDevice(loaded, pool); };
+}
+
+// Remembers the keys that Forward shows before it rotates them.
+class RawRecorder : public ReferenceOps {
+ public:
+  using ReferenceOps::ReferenceOps;
+  void RawKeys(int layer, const Tensor& k) {
+    keys.resize(size_t(layer) + 1);
+    keys[size_t(layer)].assign(k.values.begin(), k.values.end());
+  }
+  std::vector<std::vector<float>> keys;  // [layers][tokens, K*D]
+};
+
+}  // namespace
+
+RawPrefill RunRawPrefill(TinyModel& model, std::span<const TokenId> ids) {
+  RawRecorder ops(LoadReferenceModel(model.spec, model.tensors));
+  const SlotId slot = ops.OpenSlot(int(ids.size()), {});
+  std::vector<int32_t> pos(ids.size());
+  std::iota(pos.begin(), pos.end(), 0);
+  const std::vector<SlotId> slots(ids.size(), slot);
+  Forward(ops, model.spec, ops.ModelWeights(), {ids, pos, slots, {}});
+  struct Memory {
+    std::vector<std::vector<float>> keys;
+    KvSegment values;
+  };
+  auto memory = std::make_shared<Memory>(Memory{ops.keys, ops.ExportRows(slot, 0, int(ids.size()))});
+  RawPrefill raw{memory->values};
+  raw.segment.id = ops.Identity();
+  raw.segment.key_form = KeyForm::kRaw;
+  for (size_t i = 0; i < memory->keys.size(); ++i)
+    raw.segment.layers[i].k = reinterpret_cast<const std::byte*>(memory->keys[i].data());
+  raw.segment.owner = memory;
+  return raw;
+}
+
+KvSegment PackAsOneTensor(const ModelSpec& spec, const KvSegment& segment) {
+  auto memory = std::make_shared<std::array<std::vector<float>, 2>>();
+  const AttentionSpec& a = spec.layers[0].attn;
+  std::vector<float> head(size_t(a.head_dim));
+  for (const KvLayerView& view : segment.layers)
+    for (int t = 0; t < view.count; ++t)
+      for (int h = 0; h < a.kv_heads; ++h)
+        for (bool value : {false, true}) {
+          ReadHead(view, value ? view.v : view.k, h, t, head);
+          (*memory)[value].insert((*memory)[value].end(), head.begin(), head.end());
+        }
+  const auto bytes = [&](size_t i) { return reinterpret_cast<const std::byte*>((*memory)[i].data()); };
+  return ViewPacked(spec, segment.id, segment.key_form, bytes(0), bytes(1), DType::kF32, 0, segment.count(),
+                    memory);
+}
+
+double LogitErrorOf(const TestDevice& device, TinyModel& model) {
+  if (device.backend == "reference") return LogitError("reference");
+  bool quantised = false, narrow = false;
+  ForEachWeight(model.spec, model.tensors, [&](const TensorView& t, const WeightInfo&) {
+    quantised |= IsQuantised(t.type);
+    narrow |= t.type != DType::kF32;
+  });
+  return LogitError(device.backend + (quantised ? "_quantised" : narrow ? "_16bit" : "_f32"));
+}
+
+std::vector<TestDevice> AllDevices() {
+  return {{"reference", "reference", false, LoadReference}, {"cpu", "cpu", true, LoadCpu}};
+}
+
+}  // namespace pd::test
