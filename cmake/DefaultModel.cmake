@@ -1,0 +1,12 @@
+# Where tests find the default model: the file that ./dev fetches and that pd-engine runs when it is given no other.
+set(PD_DEFAULT_MODEL_FILE SmolLM2-135M-Instruct.Q4_1.gguf)
+if(NOT PD_DEFAULT_MODEL)
+  if(NOT "$ENV{PD_ENGINE_CACHE}" STREQUAL "")
+    set(cache "$ENV{PD_ENGINE_CACHE}")
+  elseif(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
+    set(cache "$ENV{XDG_CACHE_HOME}/pd-engine")
+  else()
+    set(cache "$ENV{HOME}/.cache/pd-engine")
+  endif()
+  set(PD_DEFAULT_MODEL "${cache}/${PD_DEFAULT_MODEL_FILE}")
+endif()
