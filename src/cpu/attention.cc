@@ -180,32 +180,41 @@ void Attention::Block(const Unit& unit, int block, std::span<const uint16_t> nex
   const Range range(unit, a, block);
   const auto keys = range.Of(unit.run->slot->Keys(layer, unit.head), dim),
              values = range.Of(unit.run->slot->Values(layer, unit.head), dim);
-  const int from = range.from, end = from + range.count, tiles = (range.count + kTile - 1) / kTile;
+  const int from = range.from;
 
   Ahead these_values(values), those_keys(next_keys);
-  kernels_.pack_keys(keys.data(), range.count, dim, s.keys.data());
-  for (int t = 0; t < tiles; ++t) {
-    these_values.Fetch(kTile * dim);
-    kernels_.f32(FloatTile(s.keys.data() + t * kTile * dim, dim, s.query.data(), dim, queries,
-                           s.scores.data() + from + t * kTile, kKeyBlock));
+  const bool few = queries <= kFewQueries;
+  const int padded_count = (range.count + kTile - 1) / kTile * kTile;
+  if (few) {
+    these_values.Fetch(padded_count * dim);
+    kernels_.score_few(keys.data(), range.count, dim, s.query.data(), queries, s.scores.data() + from);
+  } else {
+    kernels_.pack_keys(keys.data(), range.count, dim, s.keys.data());
+    for (int t = 0; t < padded_count; t += kTile)
+      kernels_.f32(FloatTile(s.keys.data() + t * dim, dim, s.query.data(), dim, queries,
+                             s.scores.data() + from + t, kKeyBlock));
   }
   for (int i = 0; i < queries; ++i) {
     const int last = unit.position() + i / group;
     SoftmaxJob job{.scores = s.scores.data() + i * kKeyBlock,
                    .from = from,
-                   .to = from + tiles * kTile,
+                   .to = from + padded_count,
                    .begin = std::max(FirstKey(a, last) - range.start, from),
-                   .end = std::min(last + 1 - range.start, end),
+                   .end = std::min(last + 1 - range.start, from + range.count),
                    .cap = a.soft_cap.value_or(0.f)};
     kernels_.softmax(job);
     s.block_max[size_t(i)] = job.max, s.block_sum[size_t(i)] = job.sum;
   }
+  if (few) {
+    those_keys.Fetch(int64_t(kKeyBlock) * dim);
+    kernels_.weigh_few(values.data(), range.count, dim, s.scores.data() + from, queries, s.block_out.data(),
+                       padded);
+    return;
+  }
   kernels_.pack_values(values.data(), range.count, dim, s.values.data());
-  for (int d = 0; d < padded; d += kTile) {
-    those_keys.Fetch(int64_t(kTile) * kKeyBlock);
+  for (int d = 0; d < padded; d += kTile)
     kernels_.f32(FloatTile(s.values.data() + d * kKeyBlock, range.count, s.scores.data() + from, kKeyBlock,
                            queries, s.block_out.data() + d, padded));
-  }
 }
 
 // Blocks of the same rows and head, in order, as one thread would have taken them.

@@ -338,6 +338,53 @@ TEST_P(EveryLevel, PacksKeysAndValues) {
     }
 }
 
+// What few queries give is what tiles give, and what scalar.cc gives.
+TEST_P(EveryLevel, FewQueriesHaveTheBitsOfTiles) {
+  std::mt19937 generator(1);
+  for (int queries = 1; queries <= kFewQueries; ++queries)
+    for (int count : {1, 15, 16, 17, 33, 128})
+      for (int dim : {1, 8, 16, 17, 40, 64, 80, 128}) {
+        std::vector<uint16_t> rows(size_t(count * dim));
+        for (uint16_t& e : rows) e = uint16_t(generator() % 0x7c00 | (generator() % 2 ? 0x8000 : 0));
+        const auto query = RandomFloats(size_t(queries * dim), 3);
+        const int tiles = (dim + 31) / 32, padded_count = (count + 31) / 32 * 32;
+        std::vector<float> packed(size_t(std::max(padded_count * dim, tiles * kKeyBlock * 32)));
+        std::vector<float> want(size_t(queries * kKeyBlock), kNaN), got = want, truth = want;
+
+        kernels().pack_keys(rows.data(), count, dim, packed.data());
+        for (int t = 0; t < padded_count; t += 32)
+          kernels().f32({reinterpret_cast<const std::byte*>(packed.data() + t * dim), dim,
+                         reinterpret_cast<const std::byte*>(query.data()), 4 * dim, queries, want.data() + t,
+                         kKeyBlock, nullptr});
+        kernels().score_few(rows.data(), count, dim, query.data(), queries, got.data());
+        Scalar().score_few(rows.data(), count, dim, query.data(), queries, truth.data());
+        for (int q = 0; q < queries; ++q) {
+          const auto of = [&](const std::vector<float>& all) {
+            return std::span(all).subspan(size_t(q * kKeyBlock), size_t(count));
+          };
+          ASSERT_TRUE(SameBits(of(got), of(want))) << queries << " " << count << "x" << dim;
+          ASSERT_TRUE(SameBits(of(truth), of(want)));
+        }
+
+        const auto p = RandomFloats(size_t(queries * kKeyBlock), 4);
+        std::vector<float> out(size_t(queries * tiles * 32), kNaN), few = out, plain = out;
+        kernels().pack_values(rows.data(), count, dim, packed.data());
+        for (int d = 0; d < tiles * 32; d += 32)
+          kernels().f32({reinterpret_cast<const std::byte*>(packed.data() + d * kKeyBlock), count,
+                         reinterpret_cast<const std::byte*>(p.data()), 4 * kKeyBlock, queries, out.data() + d,
+                         tiles * 32, nullptr});
+        kernels().weigh_few(rows.data(), count, dim, p.data(), queries, few.data(), tiles * 32);
+        Scalar().weigh_few(rows.data(), count, dim, p.data(), queries, plain.data(), tiles * 32);
+        for (int q = 0; q < queries; ++q) {
+          const auto of = [&](const std::vector<float>& all) {
+            return std::span(all).subspan(size_t(q * tiles * 32), size_t(dim));
+          };
+          ASSERT_TRUE(SameBits(of(few), of(out))) << queries << " " << count << "x" << dim;
+          ASSERT_TRUE(SameBits(of(plain), of(out)));
+        }
+      }
+}
+
 TEST_P(EveryLevel, SoftmaxOfNothing) {
   std::vector<float> scores(64, kNaN);
   SoftmaxJob job{scores.data(), 32, 64, 40, 40, 0, 0, 0};

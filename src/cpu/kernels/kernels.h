@@ -48,6 +48,9 @@ struct SoftmaxJob {
 // Below any score, and finite: the difference of two is 0.
 inline constexpr float kNoScore = -3e38f;
 
+// Up to so many queries, reading a block of keys as it lies costs less than making tiles of it.
+inline constexpr int kFewQueries = 8;
+
 struct Kernels {
   Level level;
 
@@ -78,6 +81,12 @@ struct Kernels {
   // Keys [count, dim] to f32 tiles [kKeyBlock / 32][dim][32 keys]; from count to the next multiple of 32:
   // zeros.
   void (*pack_keys)(const uint16_t* keys, int count, int dim, float* out);
+  // The same two products without tiles, for at most kFewQueries queries [queries][dim]:
+  // scores[q * kKeyBlock + t] of keys [count, dim], up to the next multiple of 16 keys (what lies past count
+  // is unspecified), and out[q * out_stride + d] = sum over t of p[q * kKeyBlock + t] * values[t][d].
+  void (*score_few)(const uint16_t* keys, int count, int dim, const float* query, int queries, float* scores);
+  void (*weigh_few)(const uint16_t* values, int count, int dim, const float* p, int queries, float* out,
+                    int out_stride);
   // Values [count, dim] to f32 tiles [dim / 32, rounded up][kKeyBlock][32 dims]; past dim: zeros.
   void (*pack_values)(const uint16_t* values, int count, int dim, float* out);
   void (*softmax)(SoftmaxJob& job);

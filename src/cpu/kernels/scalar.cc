@@ -221,6 +221,26 @@ void PackValues(const uint16_t* values, int count, int dim, float* out) {
       out[(d / 32 * kKeyBlock + t) * 32 + d % 32] = d < dim ? ToFloat(F16{values[t * dim + d]}) : 0.f;
 }
 
+void ScoreFew(const uint16_t* keys, int count, int dim, const float* query, int queries, float* scores) {
+  for (int q = 0; q < queries; ++q)
+    for (int t = 0; t < count; ++t) {
+      float acc = 0;
+      for (int d = 0; d < dim; ++d) acc = std::fma(query[q * dim + d], ToFloat(F16{keys[t * dim + d]}), acc);
+      scores[q * kKeyBlock + t] = acc;
+    }
+}
+
+void WeighFew(const uint16_t* values, int count, int dim, const float* p, int queries, float* out,
+              int out_stride) {
+  for (int q = 0; q < queries; ++q)
+    for (int d = 0; d < dim; ++d) {
+      float acc = 0;
+      for (int t = 0; t < count; ++t)
+        acc = std::fma(p[q * kKeyBlock + t], ToFloat(F16{values[t * dim + d]}), acc);
+      out[q * out_stride + d] = acc;
+    }
+}
+
 void Softmax(SoftmaxJob& job) {
   float* s = job.scores;
   job.max = kNoScore;
@@ -270,6 +290,8 @@ constinit const Kernels kScalarKernels = {
     .soft_cap = SoftCapRow,
     .to_half = ToHalf,
     .pack_keys = PackKeys,
+    .score_few = ScoreFew,
+    .weigh_few = WeighFew,
     .pack_values = PackValues,
     .softmax = Softmax,
     .join = Join,

@@ -205,6 +205,76 @@ void PackValues(const uint16_t* values, int count, int dim, float* out) {
   }
 }
 
+// 16 keys at a time, turned in registers so that each has a lane.
+template <class V, int kQueries>
+void ScoreKeys(const uint16_t* keys, int count, int dim, const float* query, float* scores) {
+  V block[16], acc[kQueries];
+  for (int t = 0; t < count; t += 16) {
+    for (int q = 0; q < kQueries; ++q) acc[q] = V::Set(0.f);
+    const uint16_t* key = keys + int64_t(t) * dim;
+    ForLanes(dim, [&](int64_t d, int lanes) {
+      if (count - t >= 16 && lanes == 16) {
+        for (int i = 0; i < 16; ++i) block[i] = V::LoadHalf(key + int64_t(i) * dim + d);
+      } else {
+        for (int i = 0; i < 16; ++i)
+          block[i] = t + i < count ? GetHalf<V>(key + int64_t(i) * dim + d, lanes) : V::Set(0.f);
+      }
+      V::Transpose(block);
+      for (int i = 0; i < lanes; ++i)
+        for (int q = 0; q < kQueries; ++q) acc[q] = Fma(V::Set(query[q * dim + d + i]), block[i], acc[q]);
+    });
+    for (int q = 0; q < kQueries; ++q) acc[q].Store(scores + q * kKeyBlock + t);
+  }
+}
+
+// kParts times 16 dimensions, the last of `lanes`, of all keys.
+template <class V, int kQueries, int kParts>
+void WeighValues(const uint16_t* values, int count, int dim, int lanes, const float* p, float* out,
+                 int out_stride) {
+  V acc[kQueries][kParts];
+  for (int q = 0; q < kQueries; ++q)
+    for (int i = 0; i < kParts; ++i) acc[q][i] = V::Set(0.f);
+  for (int t = 0; t < count; ++t, values += dim) {
+    V v[kParts];
+    for (int i = 0; i < kParts; ++i) v[i] = GetHalf<V>(values + 16 * i, i + 1 < kParts ? 16 : lanes);
+    for (int q = 0; q < kQueries; ++q) {
+      const V weight = V::Set(p[q * kKeyBlock + t]);
+      for (int i = 0; i < kParts; ++i) acc[q][i] = Fma(weight, v[i], acc[q][i]);
+    }
+  }
+  for (int q = 0; q < kQueries; ++q)
+    for (int i = 0; i < kParts; ++i)
+      Put(acc[q][i], out + q * out_stride + 16 * i, i + 1 < kParts ? 16 : lanes);
+}
+
+// kParts is what the registers allow of each query.
+template <class V, int kQueries>
+void Weigh(const uint16_t* values, int count, int dim, const float* p, float* out, int out_stride) {
+  constexpr int kParts = kQueries <= 4 ? 4 : 2;
+  int d = 0;
+  for (; d + 16 * kParts <= dim; d += 16 * kParts)
+    WeighValues<V, kQueries, kParts>(values + d, count, dim, 16, p, out + d, out_stride);
+  for (; d < dim; d += 16)
+    WeighValues<V, kQueries, 1>(values + d, count, dim, dim - d < 16 ? dim - d : 16, p, out + d, out_stride);
+}
+
+template <class V>
+void ScoreFew(const uint16_t* keys, int count, int dim, const float* query, int queries, float* scores) {
+  using Function = void (*)(const uint16_t*, int, int, const float*, float*);
+  static constexpr Function kFor[] = {ScoreKeys<V, 1>, ScoreKeys<V, 2>, ScoreKeys<V, 3>, ScoreKeys<V, 4>,
+                                      ScoreKeys<V, 5>, ScoreKeys<V, 6>, ScoreKeys<V, 7>, ScoreKeys<V, 8>};
+  kFor[queries - 1](keys, count, dim, query, scores);
+}
+
+template <class V>
+void WeighFew(const uint16_t* values, int count, int dim, const float* p, int queries, float* out,
+              int out_stride) {
+  using Function = void (*)(const uint16_t*, int, int, const float*, float*, int);
+  static constexpr Function kFor[] = {Weigh<V, 1>, Weigh<V, 2>, Weigh<V, 3>, Weigh<V, 4>,
+                                      Weigh<V, 5>, Weigh<V, 6>, Weigh<V, 7>, Weigh<V, 8>};
+  kFor[queries - 1](values, count, dim, p, out, out_stride);
+}
+
 template <class V>
 void Softmax(SoftmaxJob& job) {
   const V hidden = V::Set(-__builtin_inff()), begin = V::Set(float(job.begin)), end = V::Set(float(job.end));
@@ -265,6 +335,8 @@ constexpr Kernels RowKernels(Level level) {
   k.soft_cap = SoftCap<V>;
   k.to_half = ToHalf<V>;
   k.pack_keys = PackKeys<V>;
+  k.score_few = ScoreFew<V>;
+  k.weigh_few = WeighFew<V>;
   k.pack_values = PackValues<V>;
   k.softmax = Softmax<V>;
   k.join = Join<V>;
