@@ -237,7 +237,8 @@ void QuantisedPanel(const TileJob& job, int first) {
   constexpr size_t kRecord = RecordBytes(kType), kScales = k8 ? kScalesOffset8 : kScalesOffset4;
   const std::byte* w = job.w;
   const std::byte* x = job.x + first * job.x_stride;
-  const std::byte* groups = x + 2 * job.k;
+  const std::byte* groups = x + GroupsOffset(job.k);
+  uint32_t refined = 0;  // bit g % 24
   float* out = job.out + first * job.out_stride;
   __m256 acc[kRows][4];
   PD_UNROLL for (int r = 0; r < kRows; ++r) {
@@ -272,9 +273,8 @@ void QuantisedPanel(const TileJob& job, int first) {
       }
     };
     add(x, &ActivationGroup::offset_sum, &ActivationGroup::scale);
-    float refined = 0;
-    PD_UNROLL for (int r = 0; r < kRows; ++r) refined += group(r)->fine_scale;
-    if (refined != 0) add(x + job.k, &ActivationGroup::fine_offset, &ActivationGroup::fine_scale);
+    if (g % 24 == 0) refined = RefinedGroups(job.x + first * job.x_stride, job.x_stride, kRows, job.k, g);
+    if (refined >> g % 24 & 1) add(x + job.k, &ActivationGroup::fine_offset, &ActivationGroup::fine_scale);
     if constexpr (kType == DType::kQ4_1) {
       PD_UNROLL for (int i = 0; i < 4; ++i) {
         const __m256 minimum = LoadHalf8(scales + 32 + 8 * i);

@@ -138,19 +138,24 @@ void PlainProduct(const TileJob& job) {
 
 __m512i Broadcast4(const std::byte* p) { return _mm512_set1_epi32(*reinterpret_cast<const int32_t*>(p)); }
 
+// `ahead`: a part of the next tile, of which `lines` cache lines are fetched to the second cache with every
+// group.
 template <DType kType, int kRows>
-void QuantisedPanel(const TileJob& job, int first) {
+void QuantisedPanel(const TileJob& job, int first, const std::byte* ahead, int lines) {
   constexpr bool k8 = kType == DType::kQ8_0;
   constexpr size_t kRecord = RecordBytes(kType), kScales = k8 ? kScalesOffset8 : kScalesOffset4;
   const __m512i nibble = _mm512_set1_epi8(15);
   const std::byte* w = job.w;
   const std::byte* x = job.x + first * job.x_stride;
-  const std::byte* groups = x + 2 * job.k;
+  const std::byte* groups = x + GroupsOffset(job.k);
+  uint32_t refined = 0;  // bit g % 24
   float* out = job.out + first * job.out_stride;
   __m512 acc[kRows][2];
   PD_UNROLL for (int r = 0; r < kRows; ++r) acc[r][0] = acc[r][1] = _mm512_setzero_ps();
 
   for (int g = 0; g < job.k / kGroup; ++g, w += kRecord, x += kGroup, groups += sizeof(ActivationGroup)) {
+    for (int i = 0; i < lines; ++i, ahead += 64)
+      _mm_prefetch(reinterpret_cast<const char*>(ahead), _MM_HINT_T1);
     const auto group = [&](int r) {
       return reinterpret_cast<const ActivationGroup*>(groups + r * job.x_stride);
     };
@@ -190,9 +195,8 @@ void QuantisedPanel(const TileJob& job, int first) {
       }
     };
     add(x, &ActivationGroup::offset_sum, &ActivationGroup::scale);
-    float refined = 0;
-    PD_UNROLL for (int r = 0; r < kRows; ++r) refined += group(r)->fine_scale;
-    if (refined != 0) add(x + job.k, &ActivationGroup::fine_offset, &ActivationGroup::fine_scale);
+    if (g % 24 == 0) refined = RefinedGroups(job.x + first * job.x_stride, job.x_stride, kRows, job.k, g);
+    if (refined >> g % 24 & 1) add(x + job.k, &ActivationGroup::fine_offset, &ActivationGroup::fine_scale);
     if constexpr (kType == DType::kQ4_1) {
       PD_UNROLL for (int h = 0; h < 2; ++h) {
         const __m512 minimum = V::LoadHalf(scales + 32 + 16 * h).v;
@@ -207,12 +211,25 @@ void QuantisedPanel(const TileJob& job, int first) {
   }
 }
 
+// With several panels, the first would wait for the weights and the others would leave memory idle, so each
+// fetches its part of the next tile. A lone panel does not: there the processor itself does better on one
+// stream.
 template <DType kType>
 void QuantisedProduct(const TileJob& job) {
-  static constexpr Panel kPanels[] = {QuantisedPanel<kType, 1>, QuantisedPanel<kType, 2>,
-                                      QuantisedPanel<kType, 3>, QuantisedPanel<kType, 4>,
-                                      QuantisedPanel<kType, 5>, QuantisedPanel<kType, 6>};
-  wide::ForPanels(job.rows, 6, [&](int first, int rows) { kPanels[rows - 1](job, first); });
+  using Fetching = void (*)(const TileJob&, int, const std::byte*, int);
+  static constexpr Fetching kPanels[] = {QuantisedPanel<kType, 1>, QuantisedPanel<kType, 2>,
+                                         QuantisedPanel<kType, 3>, QuantisedPanel<kType, 4>,
+                                         QuantisedPanel<kType, 5>, QuantisedPanel<kType, 6>};
+  constexpr int kMost = 6, kRecordLines = int(RecordBytes(kType) / 64);
+  const int panels = (job.rows + kMost - 1) / kMost, groups = job.k / kGroup;
+  const int lines = panels > 1 && job.next ? (kRecordLines + panels - 1) / panels : 0;
+  const std::byte* ahead = job.next;
+  int left = lines > 0 ? groups * kRecordLines : 0;
+  wide::ForPanels(job.rows, kMost, [&](int first, int rows) {
+    const int now = left > 0 ? lines : 0;
+    kPanels[rows - 1](job, first, ahead, now);
+    ahead += int64_t(now) * groups * 64, left -= now * groups;
+  });
 }
 
 constexpr Kernels Table() {

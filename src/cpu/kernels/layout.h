@@ -31,8 +31,8 @@ constexpr size_t TileBytes(DType type, int64_t k) {
   return record != 0 ? size_t(k) / kGroup * record : size_t(k) * kTile * (type == DType::kF32 ? 4 : 2);
 }
 
-// A row of activations that multiplies quantised weights: k bytes q, k bytes r, then k / 32 of these.
-// value = scale * q + fine_scale * r.
+// A row of activations that multiplies quantised weights: k bytes q, k bytes r, then k / 32 of these, then
+// bits that say which groups have an r. value = scale * q + fine_scale * r.
 //
 // Eight bits are enough for most groups. A few channels of a real model are far larger than the rest, and
 // their groups' steps make most of the row's error: such a group is refined, r holding what q leaves, which
@@ -52,9 +52,24 @@ inline constexpr float kSpread = 2, kRefineAll = 0;
 // Groups below this are taken for zero, so that 254 * 127 / largest stays finite.
 inline constexpr float kSmallestGroup = 1e-30f;
 
+constexpr int64_t GroupsOffset(int64_t k) { return 2 * k; }
+constexpr int64_t RefinedOffset(int64_t k) {
+  return GroupsOffset(k) + k / kGroup * int64_t(sizeof(ActivationGroup));
+}
 // Bytes from row to row. The odd line keeps rows of a power-of-two k out of each other's cache sets.
 constexpr int64_t Int8RowBytes(int64_t k) {
-  return (2 * k + k / kGroup * int64_t(sizeof(ActivationGroup)) + 63) / 64 * 64 + 64;
+  return (RefinedOffset(k) + k / kGroup / 8 + 3 + 63) / 64 * 64 + 64;
+}
+
+// Which of groups [g, g + 24) are refined in any of `rows` rows; g is a multiple of 8. Bits past the last
+// group are unspecified.
+inline uint32_t RefinedGroups(const std::byte* row, int64_t stride, int rows, int64_t k, int g) {
+  uint32_t refined = 0;
+  for (int r = 0; r < rows; ++r) {
+    const auto* bits = reinterpret_cast<const uint8_t*>(row + r * stride + RefinedOffset(k) + g / 8);
+    refined |= uint32_t(bits[0]) | uint32_t(bits[1]) << 8 | uint32_t(bits[2]) << 16;
+  }
+  return refined;
 }
 
 // Attention works on blocks of this many keys, aligned to absolute positions.

@@ -106,7 +106,8 @@ void QuantisedProduct(const TileJob& job) {
       float acc = 0;
       for (int g = 0; g < job.k / kGroup; ++g) {
         const std::byte* record = job.w + size_t(g) * RecordBytes(kType);
-        const auto group = Load<ActivationGroup>(x + 2 * job.k + size_t(g) * sizeof(ActivationGroup));
+        const auto group =
+            Load<ActivationGroup>(x + GroupsOffset(job.k) + size_t(g) * sizeof(ActivationGroup));
         const float scale = ToFloat(Load<F16>(record + kScales + size_t(n) * 2));
         const auto add = [&](const std::byte* quants, int offset_sum, float step) {
           int sum = kType == DType::kQ4_0 ? offset_sum / 16 : 0;
@@ -146,7 +147,8 @@ void QuantiseRow(const float* x, int64_t k, float spread, std::byte* out) {
   for (int64_t at = 0; at < k; at += kGroup)
     squares = std::fma(LargestOf(x + at), LargestOf(x + at), squares);
   const float limit = spread * (squares / float(k / kGroup));
-  std::byte* groups = out + 2 * k;
+  std::byte* groups = out + GroupsOffset(k);
+  std::memset(out + RefinedOffset(k), 0, size_t(k / kGroup + 7) / 8);
   for (int64_t at = 0; at < k; at += kGroup, groups += sizeof(ActivationGroup)) {
     const float largest = LargestOf(x + at);
     const float inverse = largest > kSmallestGroup ? 127.f / largest : 0.f;
@@ -162,6 +164,7 @@ void QuantiseRow(const float* x, int64_t k, float spread, std::byte* out) {
         rest[i] = std::fma(-group.scale, float(int8_t(out[at + i])), x[at + i]);
       const int fine_sum = Quantise(rest, inverse * 254.f, out + k + at);
       group.fine_scale = group.scale * (1.f / 254);
+      out[RefinedOffset(k) + at / kGroup / 8] |= std::byte(1 << at / kGroup % 8);
       group.fine_offset = -128 * fine_sum;
       group.scaled_sum = std::fma(group.fine_scale, float(fine_sum), group.scaled_sum);
     }

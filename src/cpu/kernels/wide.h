@@ -99,7 +99,9 @@ void QuantiseRow(const float* x, int64_t k, float spread, std::byte* out) {
     squares = __builtin_fmaf(largest, largest, squares);
   }
   const float limit = spread * (squares / float(k / kGroup));
-  auto* groups = reinterpret_cast<ActivationGroup*>(out + 2 * k);
+  auto* groups = reinterpret_cast<ActivationGroup*>(out + GroupsOffset(k));
+  auto* refined = reinterpret_cast<uint8_t*>(out + RefinedOffset(k));
+  for (int64_t i = 0; i < (k / kGroup + 7) / 8; ++i) refined[i] = 0;
   for (int64_t at = 0; at < k; at += kGroup, ++groups) {
     const V a = V::Load(x + at), b = V::Load(x + at + 16);
     const float largest = Largest(Max(Abs(a), Abs(b)));
@@ -116,6 +118,7 @@ void QuantiseRow(const float* x, int64_t k, float spread, std::byte* out) {
       rb = nearest(Fma(minus_scale, qb, b), fine);
       const float fine_sum = Sum(ra + rb);
       group.fine_scale = scale * (1.f / 254);
+      refined[at / kGroup / 8] |= uint8_t(1 << at / kGroup % 8);
       group.fine_offset = -128 * int32_t(fine_sum);
       group.scaled_sum = __builtin_fmaf(group.fine_scale, fine_sum, group.scaled_sum);
     }
