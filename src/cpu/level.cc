@@ -12,6 +12,8 @@ const char* Name(Level level) {
       return "avx2";
     case Level::kAvx512:
       return "avx512";
+    case Level::kAmx:
+      return "amx";
   }
   return "?";
 }

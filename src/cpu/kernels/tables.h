@@ -7,5 +7,6 @@ namespace pd::cpu {
 extern const Kernels kScalarKernels;
 extern const Kernels kAvx2Kernels;    // x86-64 builds only
 extern const Kernels kAvx512Kernels;  // likewise
+Kernels AmxKernels();                 // likewise: that table with other products
 
 }  // namespace pd::cpu
