@@ -102,7 +102,11 @@ std::string ToText(const ModelSource& model, const Summary& summary) {
   std::vector<std::pair<LayerSpec, int>> kinds;
   for (const LayerSpec& layer : spec.layers) {
     const auto it = std::ranges::find(kinds, layer, &std::pair<LayerSpec, int>::first);
-    it == kinds.end() ? kinds.emplace_back(layer, 1).second : ++it->second;
+    if (it == kinds.end()) {
+      kinds.emplace_back(layer, 1);
+    } else {
+      ++it->second;
+    }
   }
   std::string label = "layers";
   for (const auto& [layer, count] : kinds)
