@@ -72,7 +72,7 @@ std::vector<AddedToken> Added(const SortedJson& tokenizer, const std::string& wh
       throw Fail(ErrorKind::kCorruptFile,
                  "{}: \"added_tokens_decoder\" has an entry \"{:.40}\" that is no token; download it again",
                  where, key);
-    const auto flag = [&token = token](const char* name, bool otherwise) {
+    const auto flag = [&token](const char* name, bool otherwise) {
       return Flag(token, name).value_or(otherwise);
     };
     const bool special = flag("special", false);

@@ -13,6 +13,15 @@
 namespace pd::cli {
 namespace {
 
+class ProgressBarTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const int master = posix_openpt(O_RDWR | O_NOCTTY);
+    if (master < 0) GTEST_SKIP() << "this system has no pseudoterminals: is /dev/pts mounted?";
+    close(master);
+  }
+};
+
 // What `f` writes to standard error while that is a terminal.
 template <class F>
 std::string OnTerminal(F f) {
@@ -35,7 +44,7 @@ std::string OnTerminal(F f) {
 
 constexpr auto kPatience = std::chrono::milliseconds(520);  // a little more than the bar's own
 
-TEST(ProgressBar, AppearsAfterHalfASecondAndGoesAway) {
+TEST_F(ProgressBarTest, AppearsAfterHalfASecondAndGoesAway) {
   const std::string text = OnTerminal([] {
     ProgressBar bar("loading", true);
     bar.Show(1, 100);
@@ -46,7 +55,7 @@ TEST(ProgressBar, AppearsAfterHalfASecondAndGoesAway) {
   EXPECT_EQ(text, "\rloading [###############               ]  50 %\r\x1b[K");
 }
 
-TEST(ProgressBar, IsSilentWhenUnwantedOrQuick) {
+TEST_F(ProgressBarTest, IsSilentWhenUnwantedOrQuick) {
   EXPECT_EQ(OnTerminal([] {
               ProgressBar bar("loading", true);
               bar.Show(1, 2);
@@ -60,7 +69,7 @@ TEST(ProgressBar, IsSilentWhenUnwantedOrQuick) {
             "");
 }
 
-TEST(ProgressBar, IsForTerminalsOnly) {
+TEST_F(ProgressBarTest, IsForTerminalsOnly) {
   const test::TempFolder folder;
   const int saved = dup(STDERR_FILENO), file = open((folder / "stderr").c_str(), O_RDWR | O_CREAT, 0600);
   dup2(file, STDERR_FILENO);

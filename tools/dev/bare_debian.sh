@@ -7,7 +7,8 @@
 # FOLDER is made with debootstrap (--variant=minbase: no compiler, no cargo, no python, no git) when it does not exist; an existing
 # one is used as the last run left it, so that a second run shows a warm start. The clone in it is new every time. What this machine's
 # package managers are told (mirror, proxy, certificates, indexes) is copied in when the script runs. Needs root and debootstrap.
-# Nothing of this machine is mounted in the folder but a new /proc, and that only while a command runs: removing FOLDER is safe.
+# Nothing of this machine is mounted in the folder but a new /proc and /dev/pts, and that only while a command runs: removing FOLDER
+# is safe.
 set -euo pipefail
 
 fail() {
@@ -68,7 +69,9 @@ clone_repository() {
 run_inside() {
   local variables
   mapfile -t variables < <(network_variables)
+  # shellcheck disable=SC2016  # $0 is the inner shell's
   unshare --mount --pid --fork --mount-proc="$folder/proc" \
+    sh -c 'mount -t devpts devpts "$0/dev/pts" && exec "$@"' "$folder" \
     chroot "$folder" /usr/bin/env -i HOME="$HOME" PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin TERM="${TERM:-dumb}" \
     LANG=C.UTF-8 "${variables[@]}" bash -c "cd $clone && $1"
 }
