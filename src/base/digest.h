@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string_view>
 
@@ -9,5 +10,7 @@ namespace pd {
 
 uint64_t Digest(std::span<const std::byte> bytes, uint64_t seed = 0);  // XXH3
 uint64_t Digest(std::string_view text, uint64_t seed = 0);
+// Of a file's content, read a part at a time: memory stays small whatever its size. Throws kNotFound.
+uint64_t FileDigest(const std::filesystem::path& path, uint64_t seed = 0);
 
 }  // namespace pd

@@ -28,6 +28,14 @@ std::shared_ptr<const MappedFile> MappedFile::Open(const std::filesystem::path& 
   return std::shared_ptr<const MappedFile>(new MappedFile(path, {static_cast<const std::byte*>(data), size}));
 }
 
+void MappedFile::Forget(std::span<const std::byte> part) {
+  static const auto kPage = uintptr_t(::sysconf(_SC_PAGESIZE));
+  // Whole pages only: those at the ends may hold what others still read.
+  const auto begin = (uintptr_t(part.data()) + kPage - 1) / kPage * kPage;
+  const auto end = uintptr_t(part.data() + part.size()) / kPage * kPage;
+  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
 MappedFile::~MappedFile() {
   if (!bytes_.empty()) ::munmap(const_cast<std::byte*>(bytes_.data()), bytes_.size());
 }

@@ -17,6 +17,10 @@ class MappedFile {
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
+  // Says that this part of some MappedFile is not read again soon: its pages leave the process's memory, and
+  // come back from the system's cache or the disk when they are. `part` must lie in a MappedFile.
+  static void Forget(std::span<const std::byte> part);
+
   std::span<const std::byte> bytes() const { return bytes_; }
   const std::filesystem::path& path() const { return path_; }
 

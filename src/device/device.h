@@ -1,5 +1,6 @@
 // What the engine sees of a device: tokens in, tokens out, KV segments across. Called once a chunk or a step.
 #pragma once
+#include <climits>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -93,6 +94,9 @@ class PrefillDevice {
   virtual const DeviceInfo& Info() const = 0;
   // Why this device cannot prefill sequences of this variant; nothing when it can.
   virtual std::optional<std::string> Refuses(const Variant& variant) const = 0;
+  // Where a chunk that starts at token `first` must end at the latest; `first` itself when none can start
+  // there. What follows is the decode device's.
+  virtual int Reach(int /*first*/) const { return INT_MAX; }
   // A prompt of at most `capacity` tokens that starts with what `prefix` holds, in order of position. The
   // session must not outlive the device.
   virtual std::unique_ptr<PrefillSession> Begin(int capacity, const Variant& variant,

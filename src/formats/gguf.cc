@@ -286,14 +286,16 @@ void CheckHeader(Cursor& cursor, const std::string& where) {
 std::shared_ptr<const GgufFile> GgufFile::Open(const std::filesystem::path& path) {
   auto file = MappedFile::Open(path);
   const std::span<const std::byte> bytes = file->bytes();
-  return Parse(bytes, std::move(file), path.string());
+  return Parse(bytes, std::move(file), path.string(), true);
 }
 
 std::shared_ptr<const GgufFile> GgufFile::Parse(std::span<const std::byte> bytes,
-                                                std::shared_ptr<const void> owner, std::string where) {
+                                                std::shared_ptr<const void> owner, std::string where,
+                                                bool mapped) {
   auto file = std::make_shared<GgufFile>();
   file->where_ = std::move(where);
   file->owner_ = std::move(owner);
+  file->mapped_ = mapped;
   const std::string& name = file->where_;
   Cursor cursor(bytes, name);
   CheckHeader(cursor, name);

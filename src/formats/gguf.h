@@ -33,11 +33,14 @@ class GgufFile {
   // that is truncated, overlaps itself or overflows, kUnsupported for a tensor type or version we do not
   // read.
   static std::shared_ptr<const GgufFile> Open(const std::filesystem::path& path);
-  // The same from bytes in memory; `owner` keeps them alive, `where` names them in messages.
+  // The same from bytes in memory; `owner` keeps them alive, `where` names them in messages;
+  // `mapped` when they are a MappedFile.
   static std::shared_ptr<const GgufFile> Parse(std::span<const std::byte> bytes,
-                                               std::shared_ptr<const void> owner, std::string where);
+                                               std::shared_ptr<const void> owner, std::string where,
+                                               bool mapped = false);
 
   const std::string& where() const { return where_; }
+  bool mapped() const { return mapped_; }
   const std::map<std::string, GgufValue, std::less<>>& metadata() const { return metadata_; }
   const std::vector<GgufTensor>& tensors() const { return tensors_; }
 
@@ -62,6 +65,7 @@ class GgufFile {
   [[noreturn]] void Refuse(std::string_view key, const char* why) const;
   std::string where_;
   std::shared_ptr<const void> owner_;
+  bool mapped_ = false;
   std::map<std::string, GgufValue, std::less<>> metadata_;
   std::vector<GgufTensor> tensors_;
 };

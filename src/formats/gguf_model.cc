@@ -28,6 +28,7 @@ TensorView Deinterleaved(const TensorView& view, int heads, const std::string& w
   TensorView result = view;
   result.bytes = *copy;
   result.owner = std::move(copy);
+  result.mapped = false;
   return result;
 }
 
@@ -53,7 +54,8 @@ ModelSource OpenGgufModel(std::shared_ptr<const GgufFile> gguf) {
                              .type = tensor.type,
                              .shape = tensor.shape,
                              .bytes = tensor.bytes,
-                             .owner = gguf});
+                             .owner = gguf,
+                             .mapped = gguf->mapped()});
   ForEachWeight(source.spec, source.tensors, [&](TensorView& view, const WeightInfo& info) {
     view = claims.Take(GgufTensorName(info), info.shape);
     const bool query = info.part.starts_with("q"), key = info.part.starts_with("k");

@@ -122,7 +122,8 @@ void AddShard(const fs::path& path, const std::set<std::string>* expected, const
                       .type = ReadableType(tensor, path.string()),
                       .shape = tensor.shape,
                       .bytes = tensor.bytes,
-                      .owner = file});
+                      .owner = file,
+                      .mapped = file->mapped()});
   }
   if (!missing.empty())
     throw Fail(ErrorKind::kCorruptFile,

@@ -92,12 +92,12 @@ void CheckMetadata(const SortedJson& json, const std::string& where) {
 std::shared_ptr<const SafetensorsFile> SafetensorsFile::Open(const std::filesystem::path& path) {
   auto file = MappedFile::Open(path);
   const std::span<const std::byte> bytes = file->bytes();
-  return Parse(bytes, std::move(file), path.string());
+  return Parse(bytes, std::move(file), path.string(), true);
 }
 
 std::shared_ptr<const SafetensorsFile> SafetensorsFile::Parse(std::span<const std::byte> bytes,
                                                               std::shared_ptr<const void> owner,
-                                                              std::string where) {
+                                                              std::string where, bool mapped) {
   uint64_t header_bytes = 0;
   if (bytes.size() < sizeof header_bytes)
     throw Fail(ErrorKind::kCorruptFile, "{}: {} bytes are too few for a safetensors file; download it again",
@@ -142,6 +142,7 @@ std::shared_ptr<const SafetensorsFile> SafetensorsFile::Parse(std::span<const st
   auto file = std::make_shared<SafetensorsFile>();
   file->where_ = std::move(where);
   file->owner_ = std::move(owner);
+  file->mapped_ = mapped;
   for (Entry& entry : entries) {
     entry.tensor.bytes = data.subspan(size_t(entry.begin), size_t(entry.end - entry.begin));
     file->tensors_.push_back(std::move(entry.tensor));

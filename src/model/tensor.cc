@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 #include "base/digest.h"
 #include "base/error.h"
+#include "base/mapped_file.h"
 
 namespace pd {
 
@@ -23,6 +24,10 @@ std::vector<float> TensorView::ReadAll() const {
   return all;
 }
 
+void TensorView::Forget() const {
+  if (mapped) MappedFile::Forget(bytes);
+}
+
 uint64_t WeightsDigest(const ModelSpec& spec, Weights<TensorView>& tensors) {
   uint64_t digest = 0;
   ForEachWeight(spec, tensors, [&](TensorView& t, const WeightInfo& info) {
@@ -30,6 +35,7 @@ uint64_t WeightsDigest(const ModelSpec& spec, Weights<TensorView>& tensors) {
         fmt::format("{} {} {} {}", info.name, Name(t.type), fmt::join(t.shape, "x"), t.interleaved_heads),
         digest);
     digest = Digest(t.bytes, digest);
+    t.Forget();
   });
   return digest;
 }

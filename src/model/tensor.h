@@ -22,6 +22,7 @@ struct TensorView {
   // half-split order of Hugging Face. Not 0: rows come as this many heads, each with its pairs interleaved;
   // Row() undoes it.
   int interleaved_heads = 0;
+  bool mapped = false;  // the bytes lie in a MappedFile
 
   int64_t rows() const { return shape.size() == 2 ? shape[0] : 1; }
   int64_t columns() const { return shape.empty() ? 0 : shape.back(); }
@@ -31,6 +32,8 @@ struct TensorView {
   // Canonical row r as floats; out has columns() entries.
   void ReadRow(int64_t r, std::span<float> out) const { DequantizeRow(type, Row(r), out); }
   std::vector<float> ReadAll() const;  // rows() * columns() floats
+  // Says that the bytes are not read again soon: those of a mapped file leave the process's memory.
+  void Forget() const;
 };
 
 // Tells base models, fine-tunes and quantisations apart: covers every tensor's name, type, shape and bytes.

@@ -241,6 +241,43 @@ TEST_P(EveryLevel, RowFunctionsHaveTheBitsOfScalar) {
   });
 }
 
+// Every half survives, and floats between and beyond them round as the element types' own functions do.
+TEST_P(EveryLevel, RoundsHalvesLikeTheElementTypes) {
+  for (uint32_t bits = 0; bits < 0x10000; ++bits) {
+    const F16 half{uint16_t(bits)};
+    const float exact = ToFloat(half), above = std::nextafter(exact, 1e9f), next = exact * (1 + 0x1p-11f);
+    const float x[] = {exact, above, next};
+    float back;
+    kernels().from_half(&half.bits, 1, &back);
+    uint16_t rounded[3];
+    kernels().round_half(x, 3, rounded);
+    if (std::isnan(exact)) {
+      EXPECT_TRUE(std::isnan(back) && std::isnan(ToFloat(F16{rounded[0]})));
+      continue;
+    }
+    EXPECT_EQ(std::bit_cast<uint32_t>(back), std::bit_cast<uint32_t>(exact));
+    for (int i = 0; i < 3; ++i) EXPECT_EQ(rounded[i], ToF16(x[i]).bits) << x[i];
+  }
+}
+
+TEST_P(EveryLevel, TurnsHalves) {
+  for (const auto& [rows, columns] : {std::pair{1, 1}, {3, 40}, {16, 16}, {17, 33}, {65, 5}}) {
+    const int in_stride = columns + 3, out_stride = rows + 5;
+    const std::vector<float> floats = RandomFloats(size_t(rows * in_stride), 7, 1e4f);
+    std::vector<uint16_t> halves(floats.size()), turned(size_t(columns * out_stride), 0x7e01);
+    kernels().round_half(floats.data(), int64_t(floats.size()), halves.data());
+    std::vector<float> back(turned.size(), 5.f);
+    kernels().turn_to_half(floats.data(), in_stride, rows, columns, turned.data(), out_stride);
+    kernels().turn_from_half(halves.data(), in_stride, rows, columns, back.data(), out_stride);
+    for (int c = 0; c < columns; ++c)
+      for (int r = 0; r < out_stride; ++r) {
+        const size_t to = size_t(c * out_stride + r), from = size_t(r * in_stride + c);
+        EXPECT_EQ(turned[to], r < rows ? halves[from] : 0x7e01);
+        EXPECT_EQ(back[to], r < rows ? ToFloat(F16{halves[from]}) : 5.f);
+      }
+  }
+}
+
 TEST(ScalarKernels, NormAgreesWithDouble) {
   for (int n : {1, 3, 16, 17, 576}) {
     const auto x = RandomFloats(size_t(n), 1), gain = RandomFloats(size_t(n), 2);

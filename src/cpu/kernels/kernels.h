@@ -76,6 +76,15 @@ struct Kernels {
   // turn rows that give it no weight into NaN.
   void (*to_half)(const float* x, int64_t n, uint16_t* out);
 
+  // ---- matrices of halves: exact from binary16; to it, to nearest even, and infinity beyond its range ----
+  void (*from_half)(const uint16_t* x, int64_t n, float* out);
+  void (*round_half)(const float* x, int64_t n, uint16_t* out);
+  // The same, transposed: in [rows, columns] becomes out [columns, rows]. Strides in elements.
+  void (*turn_from_half)(const uint16_t* in, int64_t in_stride, int rows, int columns, float* out,
+                         int64_t out_stride);
+  void (*turn_to_half)(const float* in, int64_t in_stride, int rows, int columns, uint16_t* out,
+                       int64_t out_stride);
+
   // ---- attention: keyed by blocks of kKeyBlock keys, cache rows of `dim` halves ----
 
   // Keys [count, dim] to f32 tiles [kKeyBlock / 32][dim][32 keys]; from count to the next multiple of 32:

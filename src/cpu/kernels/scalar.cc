@@ -210,6 +210,26 @@ void ToHalf(const float* x, int64_t n, uint16_t* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = ToF16(std::clamp(x[i], -kLargestHalf, kLargestHalf)).bits;
 }
 
+void FromHalf(const uint16_t* x, int64_t n, float* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = ToFloat(F16{x[i]});
+}
+
+void RoundHalf(const float* x, int64_t n, uint16_t* out) {
+  for (int64_t i = 0; i < n; ++i) out[i] = ToF16(x[i]).bits;
+}
+
+void TurnFromHalf(const uint16_t* in, int64_t in_stride, int rows, int columns, float* out,
+                  int64_t out_stride) {
+  for (int r = 0; r < rows; ++r)
+    for (int c = 0; c < columns; ++c) out[c * out_stride + r] = ToFloat(F16{in[r * in_stride + c]});
+}
+
+void TurnToHalf(const float* in, int64_t in_stride, int rows, int columns, uint16_t* out,
+                int64_t out_stride) {
+  for (int r = 0; r < rows; ++r)
+    for (int c = 0; c < columns; ++c) out[c * out_stride + r] = ToF16(in[r * in_stride + c]).bits;
+}
+
 // ---- attention ----
 
 void PackKeys(const uint16_t* keys, int count, int dim, float* out) {
@@ -292,6 +312,10 @@ constinit const Kernels kScalarKernels = {
     .gate = {Gate<Silu>, Gate<Gelu>, Gate<GeluTanh>},
     .soft_cap = SoftCapRow,
     .to_half = ToHalf,
+    .from_half = FromHalf,
+    .round_half = RoundHalf,
+    .turn_from_half = TurnFromHalf,
+    .turn_to_half = TurnToHalf,
     .pack_keys = PackKeys,
     .score_few = ScoreFew,
     .weigh_few = WeighFew,

@@ -23,6 +23,10 @@ V GetHalf(const uint16_t* p, int lanes) {
   return lanes == 16 ? V::LoadHalf(p) : V::LoadHalfPart(p, lanes);
 }
 template <class V>
+void PutHalf(V v, uint16_t* p, int lanes) {
+  lanes == 16 ? v.StoreHalf(p) : v.StoreHalfPart(p, lanes);
+}
+template <class V>
 V Get(const float* p, int lanes) {
   return lanes == 16 ? V::Load(p) : V::LoadPart(p, lanes);
 }
@@ -180,9 +184,50 @@ template <class V>
 void ToHalf(const float* x, int64_t n, uint16_t* out) {
   const V most = V::Set(kLargestHalf), least = V::Set(-kLargestHalf);
   ForLanes(n, [&](int64_t i, int lanes) {
-    const V v = Max(least, Min(most, Get<V>(x + i, lanes)));  // likewise
-    lanes == 16 ? v.StoreHalf(out + i) : v.StoreHalfPart(out + i, lanes);
+    PutHalf(Max(least, Min(most, Get<V>(x + i, lanes))), out + i, lanes);  // likewise
   });
+}
+
+template <class V>
+void FromHalf(const uint16_t* x, int64_t n, float* out) {
+  ForLanes(n, [&](int64_t i, int lanes) { Put(GetHalf<V>(x + i, lanes), out + i, lanes); });
+}
+
+template <class V>
+void RoundHalf(const float* x, int64_t n, uint16_t* out) {
+  ForLanes(n, [&](int64_t i, int lanes) { PutHalf(Get<V>(x + i, lanes), out + i, lanes); });
+}
+
+// Calls load(row, column, lanes) for 16 rows of each block of 16 x 16, then store(v, column, row, lanes) for
+// the block's columns.
+template <class V, class Load, class Store>
+void Turn(int rows, int columns, Load load, Store store) {
+  V block[16];
+  for (int r = 0; r < rows; r += 16) {
+    const int high = rows - r < 16 ? rows - r : 16;
+    ForLanes(columns, [&](int64_t c, int lanes) {
+      for (int i = 0; i < 16; ++i) block[i] = i < high ? load(r + i, c, lanes) : V::Set(0.f);
+      V::Transpose(block);
+      for (int i = 0; i < lanes; ++i) store(block[i], c + i, r, high);
+    });
+  }
+}
+
+template <class V>
+void TurnFromHalf(const uint16_t* in, int64_t in_stride, int rows, int columns, float* out,
+                  int64_t out_stride) {
+  Turn<V>(
+      rows, columns,
+      [=](int64_t r, int64_t c, int lanes) { return GetHalf<V>(in + r * in_stride + c, lanes); },
+      [=](V v, int64_t c, int64_t r, int lanes) { Put(v, out + c * out_stride + r, lanes); });
+}
+
+template <class V>
+void TurnToHalf(const float* in, int64_t in_stride, int rows, int columns, uint16_t* out,
+                int64_t out_stride) {
+  Turn<V>(
+      rows, columns, [=](int64_t r, int64_t c, int lanes) { return Get<V>(in + r * in_stride + c, lanes); },
+      [=](V v, int64_t c, int64_t r, int lanes) { PutHalf(v, out + c * out_stride + r, lanes); });
 }
 
 // ---- attention ----
@@ -337,6 +382,10 @@ constexpr Kernels RowKernels(Level level) {
   k.gate[2] = Gate<V, GeluTanh>;
   k.soft_cap = SoftCap<V>;
   k.to_half = ToHalf<V>;
+  k.from_half = FromHalf<V>;
+  k.round_half = RoundHalf<V>;
+  k.turn_from_half = TurnFromHalf<V>;
+  k.turn_to_half = TurnToHalf<V>;
   k.pack_keys = PackKeys<V>;
   k.score_few = ScoreFew<V>;
   k.weigh_few = WeighFew<V>;
