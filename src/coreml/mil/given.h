@@ -1,0 +1,58 @@
+// What the rules of type inference share: typed access to an op's operands.
+#pragma once
+#include <fmt/ranges.h>
+
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "coreml/mil/infer.h"
+
+namespace pd::mil {
+
+template <class... Args>
+Error Wrong(fmt::format_string<Args...> format, Args&&... args) {
+  return Fail(ErrorKind::kCorruptFile, format, std::forward<Args>(args)...);
+}
+
+std::string Show(const Dims& dims);
+
+// An op's operands by parameter. Throws kCorruptFile when one is missing or of another kind than asked for.
+class Given {
+ public:
+  explicit Given(const Operands& operands) : operands_(operands) {}
+
+  const std::vector<Operand>* FindAll(std::string_view parameter) const;  // nullptr when it is not given
+  const Operand* Find(std::string_view parameter) const;                  // the only one
+  const TensorType& Type(std::string_view parameter) const;
+  // Integers known before run time: a scalar or a vector. Nothing when bound to a run-time value.
+  std::optional<std::vector<int64_t>> IntsIfKnown(std::string_view parameter) const;
+  std::vector<int64_t> Ints(std::string_view parameter) const;
+  std::vector<int64_t> IntsOr(std::string_view parameter, std::vector<int64_t> fallback) const;
+  int64_t Int(std::string_view parameter) const;
+  int64_t IntOr(std::string_view parameter, int64_t fallback) const;
+  std::string StringOr(std::string_view parameter, const char* fallback) const;
+  DataType DataTypeOr(std::string_view parameter, const char* fallback) const;  // named by a string
+
+ private:
+  const Operands& operands_;
+};
+
+// Axes counted from the front; negative ones count from the back. Axes() also refuses to name one twice.
+size_t Axis(int64_t axis, size_t rank);
+std::vector<size_t> Axes(const std::vector<int64_t>& axes, size_t rank);
+
+void WantSameType(const TensorType& x, const TensorType& y);
+void WantRank(const TensorType& x, size_t least, size_t most);
+
+using Types = std::vector<TensorType>;
+using Rule = Types (*)(const Given&);
+using Rules = std::map<std::string_view, Rule>;
+// Of the ops that move data and change shapes.
+const Rules& MovementRules();
+
+}  // namespace pd::mil

@@ -1,0 +1,68 @@
+// What a prefill program takes and gives: names and shapes that the lowering, the bundle and the device agree
+// on. Letters: T new tokens, S past tokens (the history bucket), H query heads, K KV heads, D head size, C
+// width.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/spec.h"
+
+namespace pd::mil {
+
+// The published forms of attention on the Neural Engine, to be timed against each other.
+enum class AttentionForm : uint8_t {
+  kHeads,     // a KV head at a time: [1, G, T, S+T] scores, softmax on the last axis
+  kChannels,  // a query head at a time: (1, S+T, 1, T) scores, softmax on the channel axis
+  kGrouped,   // all KV heads as a batch: [K, G, T, S+T]
+};
+const char* Name(AttentionForm form);
+std::optional<AttentionForm> AttentionFormOf(std::string_view name);
+
+// One function of a package.
+struct PrefillShape {
+  int tokens = 0;   // T: rows of a chunk
+  int history = 0;  // S: past tokens it can attend to
+  bool operator==(const PrefillShape&) const = default;
+};
+std::string FunctionName(const PrefillShape& shape);  // "prefill_t128_s1024"
+
+inline constexpr const char* kHidden = "x";  // (1, C, 1, T): embedded tokens, or the stream of the last shard
+inline constexpr const char* kHiddenOut = "hidden";  // (1, C, 1, T): the stream for the next shard
+std::string PastKeys(int layer);                     // (1, K*D, 1, past): rotated
+std::string PastValues(int layer);
+std::string NewKeys(int layer);  // (1, K*D, 1, T): rotated, or raw when the bundle says so
+std::string NewValues(int layer);
+
+// Past tokens that a layer takes from a history of S: a window needs no more than the window - 1 before a
+// row, rounded up to whole 64-byte rows of halves.
+int PastWidth(const AttentionSpec& attn, int history);
+
+// Tables shared by the layers that turn alike: cos and signed sin, [1, 1, D, T] each. y = x * cos +
+// swapped(x) * sin, where `swapped` exchanges the halves of the rotated dimensions; sin is negative in the
+// first half; dimensions that do not turn have cos 1 and sin 0.
+struct RopeInput {
+  RopeSpec rope;
+  int head_dim = 0;
+  std::string cos, sin;
+};
+// Added to the scores, shared by the layers of one window: 0 where a row sees a key, kMasked where it does
+// not. [1, 1, T, past + T] with the past first; (1, past + T, 1, T) in the channels form.
+struct MaskInput {
+  std::optional<int> window;
+  int past = 0;
+  std::string name;
+};
+inline constexpr float kMasked =
+    -3e4f;  // finite: two infinities would make NaN; exact in fp16, with room to spare
+
+struct PrefillInterface {
+  std::vector<RopeInput> ropes;
+  std::vector<MaskInput> masks;
+  const RopeInput& RopeOf(const RopeSpec& rope, int head_dim) const;
+  const MaskInput& MaskOf(const AttentionSpec& attn) const;
+};
+// Of the whole model; a shard takes those that its layers use.
+PrefillInterface InterfaceOf(const ModelSpec& spec, int history);
+
+}  // namespace pd::mil
