@@ -1,0 +1,25 @@
+// Manifest.json: which files a package consists of.
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace pd {
+
+// What ML Programs have; places are relative to the package.
+struct Manifest {
+  std::filesystem::path model;                   // the serialised program
+  std::optional<std::filesystem::path> weights;  // the folder of weight files
+};
+
+// As strict as Apple's loader: format version, identifiers, items, and that each listed file exists. Throws
+// kNotFound, kCorruptFile.
+Manifest ReadManifest(const std::filesystem::path& package);
+
+// The manifest of a package whose files lie at kModelPlace and kWeightsPlace. Identifiers derive from
+// `digest`, so that the same content gives the same bytes.
+inline constexpr const char* kModelPlace = "Data/com.apple.CoreML/model.mlmodel";
+inline constexpr const char* kWeightsPlace = "Data/com.apple.CoreML/weights";
+std::string ManifestText(uint64_t digest, bool has_weights);
+
+}  // namespace pd
