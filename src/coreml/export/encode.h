@@ -1,0 +1,62 @@
+// Writes a model's weights into the weight files of packages.
+#pragma once
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "coreml/export/kmeans.h"
+#include "coreml/mil/encoded.h"
+#include "coreml/package/blob.h"
+#include "model/tensor.h"
+
+namespace pd {
+
+enum class WeightFormat : uint8_t {
+  kFp16,
+  kInt8,  // each output channel its own scale
+  kLut4,  // 16 values for each group of output channels
+};
+const char* Name(WeightFormat format);  // "fp16", "int8", "lut4"
+std::optional<WeightFormat> WeightFormatOf(std::string_view name);
+
+// Whether a prefill program reads this weight: the embedding is the host's, and the last layer ends at its
+// keys and values.
+bool IsNeeded(const ModelSpec& spec, const WeightInfo& info);
+
+// The constants that a weight becomes, placed next in `layout`. Gains and biases are fp16 in every format.
+mil::EncodedWeight PlanWeight(const ModelSpec& spec, const WeightInfo& info, WeightFormat format,
+                              BlobLayout& layout);
+
+// Bytes of a planned weight's records.
+int64_t StoredBytes(const mil::EncodedWeight& weight);
+
+// How much an error in each input channel of a matrix matters: the mean square of that channel's activations
+// on sample text, by the matrix's name. Empty: all alike.
+using Importance = std::map<std::string, std::vector<float>>;
+
+// Fills in the records of planned weights, in the order in which they were planned. Memory is a group of
+// rows, whatever the size of the weight. One thread.
+class WeightEncoder {
+ public:
+  WeightEncoder(BlobWriter& out, const Importance& importance) : out_(out), importance_(importance) {}
+  // Throws kUnsupported when a folded value leaves fp16.
+  void Write(const mil::EncodedWeight& planned, const TensorView& tensor, const mil::Folding& folding);
+
+ private:
+  void ReadRow(const TensorView& tensor, int64_t row, const mil::Folding& folding,
+               std::span<float> values) const;
+  void Begin(const mil::EncodedPart& part, const char* operand);
+  void WriteHalves(const mil::EncodedPart& part, const TensorView& tensor, const mil::Folding& folding);
+  void WriteInt8(const mil::EncodedPart& part, const TensorView& tensor, const mil::Folding& folding,
+                 const std::vector<float>* importance);
+  void WriteLut4(const mil::EncodedPart& part, const TensorView& tensor, const mil::Folding& folding,
+                 const std::vector<float>* importance);
+
+  BlobWriter& out_;
+  const Importance& importance_;
+  TableMaker tables_;
+};
+
+}  // namespace pd
