@@ -1,7 +1,8 @@
 # One static library per folder of src/, and the layer rules of docs/decisions.md as link edges.
 
 # Lowest first: a library may depend only on libraries that stand before it here.
-set(PD_LAYERS base model formats kv sample text device reference cpu open engine cli)
+set(PD_LAYERS base model formats kv sample text device reference cpu
+  coreml_mil coreml_package coreml_interpreter coreml_export coreml_device open engine cli)
 
 add_library(pd_flags INTERFACE)
 target_compile_options(pd_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror
@@ -41,15 +42,15 @@ function(pd_library name)
   target_link_libraries(pd_${name} PUBLIC pd_flags ${deps} ${A_LIBS})
 endfunction()
 
-# pd_test(NAME SOURCES a_test.cc DEPS base LIBS external::target LABELS asan tsan long): the gtest executable NAME_test, usually
+# pd_test(NAME SOURCES a_test.cc DEPS base LIBS external::target LABELS asan tsan long FIXTURES name): the gtest executable NAME_test, usually
 # one per folder of src/. Labels: asan and tsan run under those sanitizers too; long runs in ./dev check only. Tests start in
 # the repository root, so that no compile command holds an absolute path and every clone shares one compiler cache; the
-# default model's path is in $PD_TEST_MODEL.
+# default model's path is in $PD_TEST_MODEL. Fixture coremltools: a Python that has it, in $PD_COREMLTOOLS_PYTHON.
 foreach(sanitizer asan tsan)
   add_custom_target(${sanitizer}_tests)
 endforeach()
 function(pd_test name)
-  cmake_parse_arguments(A "" "" "SOURCES;DEPS;LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(A "" "" "SOURCES;DEPS;LIBS;LABELS;FIXTURES" ${ARGN})
   foreach(label IN LISTS A_LABELS)
     if(NOT label MATCHES "^(asan|tsan|long)$")
       message(FATAL_ERROR "pd_test(${name}): label ${label} is not one of asan, tsan, long")
@@ -68,6 +69,13 @@ function(pd_test name)
     endif()
   endforeach()
   set(properties TIMEOUT 300 ENVIRONMENT "PD_TEST_MODEL=${PD_DEFAULT_MODEL}")
+  if("coremltools" IN_LIST A_FIXTURES)
+    set(properties ${properties} TIMEOUT 600  # a second variable: a list in ENVIRONMENT would be taken apart
+      ENVIRONMENT_MODIFICATION "PD_COREMLTOOLS_PYTHON=set:${PD_COREMLTOOLS_PYTHON_RUN}")
+  endif()
+  if(A_FIXTURES)
+    list(APPEND properties FIXTURES_REQUIRED ${A_FIXTURES})
+  endif()
   if(A_LABELS)
     list(JOIN A_LABELS "+" label)  # one label, since gtest_discover_tests takes lists apart; the presets look for a part of it
     list(APPEND properties LABELS ${label})

@@ -5,6 +5,7 @@
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
+#include "cli/lint_report.h"
 #include "cli/model.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -131,7 +132,12 @@ std::string ToText(const ModelSource& model, const Summary& summary) {
 }
 
 int Inspect(const InspectOptions& options) {
-  ModelSource model = OpenModel(ModelPath(options.model));
+  const std::filesystem::path path = ModelPath(options.model);
+  if (IsExported(path)) {
+    const std::string text = options.json ? ToLine(ExportedToJson(path)) : DescribeExported(path);
+    return WriteOutput(text) ? kOk : kOutputClosed;
+  }
+  ModelSource model = OpenModel(path);
   const Summary summary = Summarise(model);
   const std::string text = options.json ? ToLine(ToJson(model, summary)) : ToText(model, summary);
   return WriteOutput(text) ? kOk : kOutputClosed;
@@ -140,10 +146,13 @@ int Inspect(const InspectOptions& options) {
 }  // namespace
 
 void AddInspect(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("inspect", "Show what a model is and needs, without loading it");
+  CLI::App* command = program.add_subcommand(
+      "inspect", "Show what a model, a bundle or a package is and needs, without loading it");
   auto options = std::make_shared<InspectOptions>();
-  command->add_option("MODEL", options->model,
-                      "a .gguf file or a Hugging Face folder; default: the default model");
+  command->add_option(
+      "MODEL", options->model,
+      "a .gguf file, a Hugging Face folder, what 'export' wrote, or a .mlpackage; default: the "
+      "default model");
   command->add_flag("--json", options->json, "print one JSON object");
   command->callback([&action, options] { action = [options] { return Inspect(*options); }; });
 }

@@ -11,6 +11,7 @@
 #include "cli/prompt.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "coreml/export/bundle.h"
 #include "engine/bandwidth.h"
 #include "open/memory.h"
 #include "open/open.h"
@@ -19,8 +20,10 @@
 namespace pd::cli {
 namespace {
 
+constexpr const char* kCoreMl = "coreml";  // the device whose weights are a bundle
+
 struct RunOptions {
-  std::string model, system;
+  std::string model, system, bundle;
   PromptOptions prompt;
   bool raw = false, json = false, quiet = false;
   std::string prefill = "cpu", decode = "cpu";
@@ -71,12 +74,25 @@ int CheckContext(const RunOptions& options, const ModelSpec& spec, size_t prompt
   return context;
 }
 
+// The exported model that device coreml runs.
+std::filesystem::path BundleFor(const RunOptions& options, ModelSource& model) {
+  if (!options.bundle.empty()) return options.bundle;
+  std::filesystem::path path = DefaultBundlePath(model);
+  if (!std::filesystem::exists(path / kBundleFile))
+    throw Fail(
+        ErrorKind::kNotFound,
+        "--prefill coreml: {} was not exported yet: run 'pd-engine export {}', or name a bundle with --ane",
+        model.path.string(), model.path.string());
+  return path;
+}
+
 Devices OpenAll(const RunOptions& options, ModelSource& model, int tokens, const Interrupt& interrupt) {
   const std::string names[] = {options.prefill, options.decode};
   CheckMemory(model, names, tokens, AvailableMemory());
   ProgressBar bar("loading", !options.quiet);
   OpenOptions open;
   open.threads = options.threads;
+  if (options.prefill == kCoreMl) open.bundle = BundleFor(options, model);
   open.progress = [&](size_t done, size_t total) {
     interrupt.Check();
     bar.Show(done, total);
@@ -149,8 +165,10 @@ void AddRates(RunReport& report, const ModelSpec& spec, const Devices& devices, 
 }
 
 void CheckOptions(const RunOptions& options) {
-  CheckDeviceName(options.prefill);
+  CheckPrefillDeviceName(options.prefill);
   CheckDeviceName(options.decode);
+  if (!options.bundle.empty() && options.prefill != kCoreMl)
+    throw Fail(ErrorKind::kBadRequest, "--ane: only --prefill {} runs an exported model", kCoreMl);
   if (options.raw && !options.system.empty())
     throw Fail(ErrorKind::kBadRequest, "--system: a plain completion (--raw) has no system message");
   if (options.logprobs >= 0 && !options.json)
@@ -198,7 +216,7 @@ int Run(RunOptions options) {
     report.text = speaker.text();
     report.prompt_tokens = int(ids.size());
     report.logprobs = speaker.TakeReports();
-    report.prefill_device = options.prefill, report.decode_device = options.decode;
+    report.prefill_device = devices.prefill->Info().name, report.decode_device = devices.decode->Info().name;
     AddRates(report, model.spec, devices, ThreadCount({.threads = options.threads}));
   }
   if (!options.quiet) fmt::print(stderr, "{}{}", options.json ? "" : "\n", ToTable(report));
@@ -250,6 +268,10 @@ void AddRun(CLI::App& program, Action& action) {
   command->add_option("--system", o.system, "system message for the chat template");
   command->add_flag("--raw", o.raw, "continue the prompt as plain text, without the chat template");
   command->add_option("--prefill", o.prefill, "device that computes the prompt")->capture_default_str();
+  command
+      ->add_option("--ane", o.bundle,
+                   "with --prefill coreml: the exported model; default: where 'pd-engine export' puts it")
+      ->type_name("DIR");
   command->add_option("--decode", o.decode, "device that generates")->capture_default_str();
   AddInteger(*command, "--prefill-chunk", o.prefill_chunk, {1, INT32_MAX},
              "tokens prefilled and handed over at a time")

@@ -12,7 +12,7 @@ void AddVersion(CLI::App& program, Action& action) {
   command->callback([&action] {
     action = [] {
       const auto text =
-          fmt::format("pd-engine {} (devices: {})\n", PD_VERSION, fmt::join(DeviceNames(), ", "));
+          fmt::format("pd-engine {} (devices: {})\n", PD_VERSION, fmt::join(PrefillDeviceNames(), ", "));
       return WriteOutput(text) ? kOk : kOutputClosed;
     };
   });

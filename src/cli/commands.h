@@ -8,6 +8,7 @@ namespace pd::cli {
 using Action = std::function<int()>;  // returns the exit code
 
 void AddRun(CLI::App& program, Action& action);
+void AddExport(CLI::App& program, Action& action);
 void AddInspect(CLI::App& program, Action& action);
 void AddTokenize(CLI::App& program, Action& action);
 void AddLogits(CLI::App& program, Action& action);

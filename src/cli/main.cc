@@ -18,6 +18,7 @@ int Main(int argc, char** argv) {
   Action action;
   AddRun(program, action);
   AddInspect(program, action);
+  AddExport(program, action);
   AddTokenize(program, action);
   AddLogits(program, action);
   AddVersion(program, action);

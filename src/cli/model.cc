@@ -48,6 +48,15 @@ fs::path ModelPath(const std::string& given) {
   return path;
 }
 
+fs::path DefaultBundlePath(ModelSource& model) {
+  const auto folder = CacheFolder();
+  if (!folder)
+    throw Fail(ErrorKind::kNotFound,
+               "no folder for exported models: set PD_ENGINE_CACHE or HOME, or name one");
+  const uint64_t weights = WeightsDigest(model.spec, model.tensors);
+  return *folder / "coreml" / fmt::format("{}-{:016x}", model.family, weights);
+}
+
 std::shared_ptr<const Tokenizer> OpenTokenizer(const ModelSource& model) {
   return model.gguf ? Tokenizer::FromGguf(*model.gguf) : Tokenizer::FromFolder(Folder(model));
 }

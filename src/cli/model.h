@@ -18,6 +18,11 @@ std::optional<std::filesystem::path> CacheFolder();
 // absent, with the way to get it.
 std::filesystem::path ModelPath(const std::string& given);
 
+// Where `export` puts the model's bundle and where --prefill coreml looks for it, unless they are told: in
+// the cache folder, by the digest of its weights, which are read for it. Throws kNotFound without a cache
+// folder.
+std::filesystem::path DefaultBundlePath(ModelSource& model);
+
 // From the model's own files. The template is nullptr when it has none.
 std::shared_ptr<const Tokenizer> OpenTokenizer(const ModelSource& model);
 std::shared_ptr<const ChatTemplate> OpenChatTemplate(const ModelSource& model);

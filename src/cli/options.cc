@@ -80,6 +80,10 @@ CLI::Option* AddNumber(CLI::App& app, const std::string& flags, float& target, R
       ->type_name("X");
 }
 
+void ThrowNoChoice(const std::string& flag, const std::string& text, const std::string& choices) {
+  throw Fail(ErrorKind::kBadRequest, "{}: '{}' is none of {}", flag, text, choices);
+}
+
 void AddModel(CLI::App& command, std::string& model) {
   command.add_option("-m,--model", model,
                      "a .gguf file or a Hugging Face folder; default: the default model");

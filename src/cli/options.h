@@ -29,4 +29,28 @@ CLI::Option* AddInteger(CLI::App& app, const std::string& flags, int& target, Ra
 CLI::Option* AddNumber(CLI::App& app, const std::string& flags, float& target, Range range,
                        const std::string& help);
 
+// A flag that takes one of a few names, the first of which stands for what `target` holds by itself. Any
+// other throws kBadRequest with the list of them.
+[[noreturn]] void ThrowNoChoice(const std::string& flag, const std::string& text, const std::string& choices);
+template <class T>
+CLI::Option* AddChoice(CLI::App& app, const std::string& flag, T& target,
+                       const std::vector<std::pair<std::string, T>>& choices, const std::string& help) {
+  std::string names;
+  for (const auto& [name, value] : choices) names += (names.empty() ? "" : "|") + name;
+  return app
+      .add_option_function<std::string>(
+          flag,
+          [&target, flag, choices, names](const std::string& text) {
+            for (const auto& [name, value] : choices)
+              if (name == text) {
+                target = value;
+                return;
+              }
+            ThrowNoChoice(flag, text, names);
+          },
+          help)
+      ->type_name(names)
+      ->default_str(choices.front().first);
+}
+
 }  // namespace pd::cli

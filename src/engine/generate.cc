@@ -5,6 +5,7 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <numeric>
 #include <optional>
 
 #include "base/error.h"
@@ -83,6 +84,18 @@ class DecodeSlot {
 
   void Import(const KvSegment& segment) { device_.Import(id_, segment); }
 
+  // Rows of the prompt that continue the slot.
+  void Extend(std::span<const TokenId> ids) {
+    const auto most = size_t(device_.Info().max_rows);
+    for (size_t done = 0; done < ids.size(); done += most) {
+      const auto rows = ids.subspan(done, std::min(most, ids.size() - done));
+      std::vector<int32_t> positions(rows.size());
+      std::iota(positions.begin(), positions.end(), device_.Length(id_));
+      const std::vector<SlotId> slots(rows.size(), id_);
+      device_.Collect(device_.Submit({{rows, positions, slots, {}}, {}}));
+    }
+  }
+
   // One row that continues the slot; its token is chosen by `sample`.
   void Submit(TokenId id, const SampleSpec& sample) {
     const int32_t position = device_.Length(id_), row = 0;
@@ -114,7 +127,8 @@ class DecodeSlot {
   std::deque<StepId> waiting_;
 };
 
-// Everything but the prompt's last token, chunk by chunk. False when cancelled.
+// Everything but the prompt's last token, chunk by chunk: what the prefill device takes, then the rest by the
+// decode device. False when cancelled.
 bool Prefill(PrefillDevice& device, DecodeSlot& slot, const ModelSpec& spec, const GenerateRequest& request,
              const Plan& plan, GenerateStats& stats) {
   const auto tokens = request.prompt.first(request.prompt.size() - 1);
@@ -125,9 +139,13 @@ bool Prefill(PrefillDevice& device, DecodeSlot& slot, const ModelSpec& spec, con
   const auto session = device.Begin(int(tokens.size()), plan.variant, {});
   stats.prefill_ms += begin.Milliseconds();
   const auto size = size_t(request.prefill_chunk);
-  for (size_t first = 0; first < tokens.size(); first += size) {
+  size_t first = 0;
+  for (size_t count; first < tokens.size(); first += count) {
     if (Cancelled(request)) return false;
-    const auto chunk = tokens.subspan(first, std::min(size, tokens.size() - first));
+    const auto reach = size_t(device.Reach(int(first)));
+    if (reach <= first) break;
+    count = std::min({size, reach - first, tokens.size() - first});
+    const auto chunk = tokens.subspan(first, count);
     Stopwatch run;
     const KvSegment segment = session->Run(chunk, int(first));
     stats.prefill_ms += run.Milliseconds();
@@ -137,6 +155,14 @@ bool Prefill(PrefillDevice& device, DecodeSlot& slot, const ModelSpec& spec, con
     slot.Import(segment);
     stats.handoff_ms += import.Milliseconds();
     stats.handoff_bytes += segment.bytes(spec);
+  }
+  for (; first < tokens.size(); first += size) {
+    if (Cancelled(request)) return false;
+    const auto chunk = tokens.subspan(first, std::min(size, tokens.size() - first));
+    Stopwatch run;
+    slot.Extend(chunk);
+    stats.tail_ms += run.Milliseconds();
+    stats.tail_tokens += int(chunk.size());
   }
   return !Cancelled(request);
 }

@@ -30,10 +30,12 @@ const char* Name(FinishReason reason);  // "stop", "length", "cancelled"
 
 // Wall time in milliseconds.
 struct GenerateStats {
-  int prefill_tokens = 0;  // the prompt without its last token, which is the first decode row
+  int prefill_tokens = 0;  // by the prefill device. The prompt's last token is the first decode row
   double prefill_ms = 0;
   size_t handoff_bytes = 0;  // of keys and values
   double handoff_ms = 0;
+  int tail_tokens = 0;  // of the prompt, beyond what the prefill device takes: computed by the decode device
+  double tail_ms = 0;
   int decode_tokens = 0;
   double decode_ms = 0;
   double first_token_ms = 0;  // from the call of Generate until the first token is known; 0 without one

@@ -40,7 +40,8 @@ PhaseRates DecodeRates(const ModelSpec& spec, const GenerateStats& stats, const 
                        double peak_flops, double bandwidth) {
   PhaseRates rates;
   if (stats.decode_tokens == 0) return rates;
-  const Cost cost = CostOf(spec, stats.prefill_tokens, stats.decode_tokens, stats.decode_tokens);
+  const Cost cost =
+      CostOf(spec, stats.prefill_tokens + stats.tail_tokens, stats.decode_tokens, stats.decode_tokens);
   double kv_values_per_token = 0;
   for (const LayerSpec& layer : spec.layers) kv_values_per_token += 2.0 * layer.attn.kv_width();
   const double bytes = double(device.weight_bytes) * stats.decode_tokens +

@@ -1,5 +1,6 @@
 // Devices by name: the one place that knows every backend.
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <span>
@@ -7,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "coreml/device/predictor.h"
 #include "device/device.h"
 #include "formats/model_source.h"
 
@@ -16,6 +18,8 @@ struct OpenOptions {
   int threads = 0;  // that a CPU device computes with; 0: one for each processor
   // Told how far loading is, on the caller's thread; what it throws ends the loading.
   std::function<void(size_t done_bytes, size_t total_bytes)> progress = {};
+  std::filesystem::path bundle = {};  // the exported model that device coreml runs
+  PredictorFactory predictors = {};   // what runs its packages; empty: our interpreter
 };
 
 // Each has KV memory of its own; devices of one backend share their weights and threads, so one thread must
@@ -27,10 +31,13 @@ struct Devices {
 
 // What this build can open, as --decode takes it.
 std::vector<std::string> DeviceNames();
+// The same and what only prefills, as --prefill takes it.
+std::vector<std::string> PrefillDeviceNames();
 
-// Throws kBadRequest for a name that nobody knows, listing DeviceNames(); kUnsupported for a device that is
-// not in this build.
+// Throw kBadRequest for a name that nobody knows or that cannot do this, listing those that can; kUnsupported
+// for a device that is not in this build.
 void CheckDeviceName(std::string_view name);
+void CheckPrefillDeviceName(std::string_view name);
 
 // Load the model and open devices on it. Throw what CheckDeviceName and loading throw.
 std::unique_ptr<DecodeDevice> OpenDevice(ModelSource& model, std::string_view name,

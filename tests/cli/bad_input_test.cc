@@ -77,8 +77,8 @@ TEST(BadInput, Combinations) {
 
 TEST(BadInput, Devices) {
   EXPECT_EQ(RunError(2, {"--decode", "gpu"}), "there is no device 'gpu': this build has cpu, reference");
-  EXPECT_EQ(RunError(4, {"--prefill", "coreml"}),
-            "device coreml: this pd-engine is built without Core ML; it has cpu, reference");
+  EXPECT_EQ(RunError(2, {"--prefill", "gpu"}),
+            "there is no device 'gpu': this build has cpu, reference, coreml");
   EXPECT_EQ(ErrorOf(2, {"logits", "-m", kTiny, "-i", "1", "-o", "/dev/null", "--device", "tpu"}),
             "there is no device 'tpu': this build has cpu, reference");
 }

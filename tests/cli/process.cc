@@ -65,6 +65,7 @@ Outcome RunEngine(const std::vector<std::string>& arguments, const Launch& launc
   // Inputs of tests are smaller than a pipe's buffer, so this never waits.
   EXPECT_EQ(write(in.write_end, launch.input.data(), launch.input.size()), ssize_t(launch.input.size()));
   Pipe::Close(in.write_end);
+  if (launch.on_start) launch.on_start(pid);
 
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(1);
   while (out.read_end >= 0 || err.read_end >= 0) {

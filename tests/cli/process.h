@@ -12,8 +12,9 @@ struct Outcome {
 };
 
 struct Launch {
-  std::string input = {};                     // standard input
-  std::vector<std::string> environment = {};  // "NAME=value", beside the test's own
+  std::string input = {};                      // standard input
+  std::vector<std::string> environment = {};   // "NAME=value", beside the test's own
+  std::function<void(int pid)> on_start = {};  // called once, when the process runs
   std::function<void(int pid)> on_first_output =
       {};                     // called once, when the first byte of standard output comes
   bool close_output = false;  // nobody reads standard output

@@ -37,7 +37,7 @@ std::vector<T> Values(const SafetensorsFile& file, const std::string& name) {
 
 TEST(Help, NamesCommandsFlagsAndExitCodes) {
   const std::string help = OutputOf({"--help"});
-  for (const char* word : {"run", "inspect", "tokenize", "logits", "version", "exit codes", "130"})
+  for (const char* word : {"run", "inspect", "export", "tokenize", "logits", "version", "exit codes", "130"})
     EXPECT_NE(help.find(word), std::string::npos) << word;
   const std::string run = OutputOf({"run", "--help"});
   for (const char* word :
@@ -46,7 +46,7 @@ TEST(Help, NamesCommandsFlagsAndExitCodes) {
 }
 
 TEST(Version, NamesDevices) {
-  EXPECT_EQ(OutputOf({"version"}), "pd-engine 0.1.0 (devices: cpu, reference)\n");
+  EXPECT_EQ(OutputOf({"version"}), "pd-engine 0.1.0 (devices: cpu, reference, coreml)\n");
 }
 
 TEST(Inspect, CountsWhatTheFilesHold) {

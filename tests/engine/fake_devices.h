@@ -57,7 +57,16 @@ class FakeDecode final : public DecodeDevice {
   int Length(SlotId) const override { return length_; }
 
   StepId Submit(const Step& step) override {
-    PD_CHECK(waiting_.size() < 2 && step.rows.count() == 1 && step.rows.pos[0] == length_);
+    PD_CHECK(waiting_.size() < 2 && step.rows.pos[0] == length_);
+    if (step.rows.logits.empty()) {  // rows of a prompt
+      journal_.push_back(
+          fmt::format("extend {}+{} from token {}", length_, step.rows.count(), step.rows.ids[0]));
+      length_ += step.rows.count();
+      PD_CHECK(length_ < capacity_);
+      waiting_.push_back(kNoSample);
+      return kNoSample;
+    }
+    PD_CHECK(step.rows.count() == 1);
     PD_CHECK(length_ < capacity_ && step.rows.logits.size() == 1 && step.rows.logits[0] == 0);
     const SampleSpec& sample = step.sample[0];
     journal_.push_back(fmt::format("submit {} at {} draw {} knows {} of {}", step.rows.ids[0], length_,
@@ -70,6 +79,7 @@ class FakeDecode final : public DecodeDevice {
   std::vector<SampledRow> Collect(StepId id) override {
     PD_CHECK(waiting_.front() == id);
     waiting_.pop_front();
+    if (id == kNoSample) return {};
     journal_.push_back(fmt::format("collect {}", id));
     if (failed_ || id >= script_.size()) {
       failed_ = true;
@@ -92,6 +102,7 @@ class FakeDecode final : public DecodeDevice {
 
  private:
   static constexpr SlotId kSlot = 7;
+  static constexpr StepId kNoSample = 1000;
   DeviceInfo info_{"fake", {}, 16, 16, 0};
   Journal& journal_;
   std::vector<TokenId> script_;
@@ -108,9 +119,11 @@ class FakePrefill final : public PrefillDevice {
   // Set to true by the session's Run number `cancel_at`.
   std::atomic<bool> cancel{false};
   int cancel_at = -1;
+  int max_tokens = INT_MAX;
 
   const DeviceInfo& Info() const override { return info_; }
   std::optional<std::string> Refuses(const Variant&) const override { return refusal; }
+  int Reach(int first) const override { return std::max(first, max_tokens); }
   std::unique_ptr<PrefillSession> Begin(int capacity, const Variant&,
                                         std::span<const KvSegment> prefix) override {
     PD_CHECK(prefix.empty());

@@ -18,10 +18,11 @@ struct Outcome {
 
 // Until the sink has seen `enough` tokens.
 Outcome RunScript(std::vector<TokenId> script, GenerateRequest request, size_t enough = 1000,
-                  int cancel_at = -1) {
+                  int cancel_at = -1, int prefill_tokens = INT_MAX) {
   Outcome run;
   FakePrefill prefill(run.journal);
   prefill.cancel_at = cancel_at;
+  prefill.max_tokens = prefill_tokens;
   FakeDecode decode(run.journal, std::move(script));
   if (!request.cancel) request.cancel = &prefill.cancel;
   run.result = Generate(FakeSpec(), prefill, decode, request, [&](const Sampled& s) {
@@ -63,6 +64,16 @@ TEST(Generate, PrefillsInChunksThenKeepsOneStepAhead) {
   EXPECT_EQ(run.result.stats.handoff_bytes, size_t(4 * 2 * 2) * sizeof(float));
   EXPECT_EQ(run.result.stats.decode_tokens, 4);
   EXPECT_GT(run.result.stats.first_token_ms, 0);
+}
+
+TEST(Generate, DecodeDeviceTakesWhatPrefillCannot) {
+  const Outcome run = RunScript({50}, {.prompt = kPrompt, .max_tokens = 1, .prefill_chunk = 2}, 1000, -1, 1);
+  EXPECT_EQ(run.journal, (Journal{"open 5", "begin 4",                        //
+                                  "prefill 0+1 from token 10", "import 0+1",  //
+                                  "extend 1+2 from token 11", "extend 3+1 from token 13",
+                                  "submit 14 at 4 draw 0 knows 5 of 5", "collect 0", "close"}));
+  EXPECT_EQ(run.result.stats.prefill_tokens, 1);
+  EXPECT_EQ(run.result.stats.tail_tokens, 3);
 }
 
 TEST(Generate, TruncatesTheStepPastAnEndToken) {

@@ -3,8 +3,13 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "coreml/export/export.h"
 #include "engine/generate.h"
 #include "open/memory.h"
+#include "tests/coreml/double_predictor.h"
+#include "tests/coreml/example.h"
+#include "tests/coreml/sources.h"
+#include "tests/device_checks.h"
 #include "tests/tiny_model.h"
 
 namespace pd::test {
@@ -35,8 +40,48 @@ TEST(Open, NamesWhatThereIs) {
             "there is no device '': this build has cpu, reference");
   EXPECT_EQ(MessageOf([] { CheckDeviceName("mlx"); }, ErrorKind::kUnsupported),
             "device mlx: this pd-engine is built without MLX; it has cpu, reference");
-  EXPECT_EQ(MessageOf([] { CheckDeviceName("coreml"); }, ErrorKind::kUnsupported),
-            "device coreml: this pd-engine is built without Core ML; it has cpu, reference");
+  EXPECT_EQ(MessageOf([] { CheckDeviceName("coreml"); }, ErrorKind::kBadRequest),
+            "device coreml only prefills; those that decode are cpu, reference");
+  EXPECT_EQ(PrefillDeviceNames(), (std::vector<std::string>{"cpu", "reference", "coreml"}));
+  for (const std::string& name : PrefillDeviceNames()) CheckPrefillDeviceName(name);
+}
+
+// Exported, prefilled by its Core ML programs and decoded elsewhere: the text of the decode device alone,
+// also when the prompt is longer than the programs take.
+TEST(Open, CoreMlRunsAnExportedModel) {
+  ModelSource source = RandomSource(MixedSpec());
+  const TemporaryFolder folder("open");
+  ExportOptions exported;
+  exported.chunks = {32};
+  exported.histories = {0, 32};
+  ExportBundle(source, folder / "bundle", exported, [](const ExportProgress&) {});
+  OpenOptions options;
+  options.threads = 2;
+  options.bundle = folder / "bundle";
+  options.predictors = DoublePredictors();
+  const std::vector<TokenId> prompt = SomeTokens(100, source.spec.vocab);
+  int chunk = 32;
+  const auto text = [&](const char* prefill, GenerateStats& stats) {
+    const Devices devices = OpenDevices(source, prefill, "reference", options);
+    const auto result = Generate(source.spec, *devices.prefill, *devices.decode,
+                                 {.prompt = prompt, .max_tokens = 8, .prefill_chunk = chunk},
+                                 [](const Sampled&) { return true; });
+    stats = result.stats;
+    return result.tokens;
+  };
+  GenerateStats alone, split;
+  EXPECT_EQ(text("coreml", split), text("reference", alone));
+  EXPECT_EQ(split.prefill_tokens, 64);
+  EXPECT_EQ(split.tail_tokens, 35);
+  EXPECT_EQ(alone.prefill_tokens, 99);
+  chunk = 40;  // no call can start at token 40
+  EXPECT_EQ(text("coreml", split), text("reference", alone));
+  EXPECT_EQ(split.prefill_tokens, 40);
+  EXPECT_EQ(split.tail_tokens, 59);
+
+  options.bundle = folder / "other";
+  GenerateStats none;
+  EXPECT_NE(MessageOf([&] { text("coreml", none); }, ErrorKind::kNotFound).find("export"), std::string::npos);
 }
 
 TEST(Open, RefusesUnknownNamesBeforeLoading) {

@@ -16,12 +16,15 @@ build  libfmt-dev          fmt               text formatting
 build  nlohmann-json3-dev  nlohmann-json     JSON
 build  libcli11-dev        cli11             command line
 build  libxxhash-dev       xxhash            digests
+build  protobuf-compiler   protobuf          Core ML packages
+build  libprotobuf-dev     -                 Core ML packages
 build  libgtest-dev        googletest        tests
 build  libbenchmark-dev    google-benchmark  benchmarks
 rust   cargo-web           rust              tokenizer crate
 rust   rustc-web           -                 tokenizer crate
 pip    python3-pip         -                 fetching the default model
 test   clang-format-19     llvm@19           style checks
+test   python3-venv        -                 coremltools for tests
 test   shellcheck          shellcheck        style checks
 test   clang-19            llvm@19           fuzzing
 test   libclang-rt-19-dev  -                 fuzzing

@@ -1,0 +1,93 @@
+#include "coreml/device/history.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "coreml/mil/prefill.h"
+
+namespace pd {
+namespace {
+
+// Turns one head's values to position `token`: model/rope.h, the half-split form.
+void Rotate(std::span<float> head, const std::vector<double>& inverse, double scale, int token) {
+  const size_t half = inverse.size();
+  for (size_t i = 0; i < half; ++i) {
+    const double angle = token * inverse[i], c = std::cos(angle) * scale, s = std::sin(angle) * scale;
+    const double a = double(head[i]), b = double(head[half + i]);
+    head[i] = float(a * c - b * s);
+    head[half + i] = float(b * c + a * s);
+  }
+}
+
+}  // namespace
+
+History::History(const ModelSpec& spec, const RopeVariant& variant, int capacity)
+    : spec_(spec), capacity_(capacity) {
+  for (const LayerSpec& s : spec.layers) {
+    Layer layer;
+    layer.width = mil::PastWidth(s.attn, capacity);
+    layer.keys.resize(size_t(layer.width) * size_t(s.attn.kv_width()));
+    layer.values.resize(layer.keys.size());
+    if (s.attn.rope) {
+      const RopeFrequencies f = Frequencies(*s.attn.rope, variant);
+      layer.inverse = f.inverse;
+      layer.scale = f.scale;
+    }
+    layers_.push_back(std::move(layer));
+  }
+}
+
+void History::Append(const KvSegment& segment) {
+  PD_CHECK(segment.first() == count_ && segment.layers.size() == layers_.size());
+  const int kept = std::min(segment.count(), std::max(0, capacity_ - count_));
+  for (size_t i = 0; i < layers_.size(); ++i)
+    AppendLayer(layers_[i], spec_.layers[i].attn, segment.layers[i], segment.key_form, kept);
+  count_ += segment.count();
+}
+
+void History::AppendLayer(Layer& layer, const AttentionSpec& attn, const KvLayerView& view, KeyForm form,
+                          int kept) {
+  const int width = layer.width, end = count_ + kept;
+  if (width == 0) return;
+  const int base = std::max(0, end - width);
+  const auto channels = size_t(attn.kv_width());
+  if (const int shift = base - layer.base; shift > 0) {  // older tokens leave a window
+    for (auto* all : {&layer.keys, &layer.values})
+      for (size_t c = 0; c < channels; ++c) {
+        const auto row = all->begin() + std::ptrdiff_t(c) * width;
+        std::copy(row + std::min(shift, width), row + width, row);
+      }
+    layer.base = base;
+  }
+  const auto d = size_t(attn.head_dim);
+  std::vector<float> head(d);
+  for (int token = std::max(count_, base); token < end; ++token)
+    for (int h = 0; h < attn.kv_heads; ++h) {
+      const auto store = [&](std::vector<F16>& all) {
+        for (size_t i = 0; i < d; ++i)
+          all[(size_t(h) * d + i) * size_t(width) + size_t(token - layer.base)] = ToF16(head[i]);
+      };
+      ReadHead(view, view.k, h, token, head);
+      if (form == KeyForm::kRaw && !layer.inverse.empty()) Rotate(head, layer.inverse, layer.scale, token);
+      store(layer.keys);
+      ReadHead(view, view.v, h, token, head);
+      store(layer.values);
+    }
+}
+
+HalfTensor History::Keys(int layer, int history) const {
+  return View(layer, layers_[size_t(layer)].keys, history);
+}
+HalfTensor History::Values(int layer, int history) const {
+  return View(layer, layers_[size_t(layer)].values, history);
+}
+
+HalfTensor History::View(int layer, const std::vector<F16>& values, int history) const {
+  PD_CHECK(count_ <= history && history <= capacity_);
+  const AttentionSpec& attn = spec_.layers[size_t(layer)].attn;
+  const int64_t channels = attn.kv_width(), row = layers_[size_t(layer)].width;
+  return {{1, channels, 1, mil::PastWidth(attn, history)}, {channels * row, row, row, 1}, values.data(), {}};
+}
+
+}  // namespace pd
