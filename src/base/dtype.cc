@@ -8,8 +8,10 @@ namespace pd {
 namespace {
 
 constexpr DTypeInfo kInfo[] = {
-    {"f64", 1, 8},    {"f32", 1, 4},    {"f16", 1, 2},    {"bf16", 1, 2},
-    {"q8_0", 32, 34}, {"q4_0", 32, 18}, {"q4_1", 32, 20},
+    {"f64", 1, 8},       {"f32", 1, 4},       {"f16", 1, 2},       {"bf16", 1, 2},      {"q8_0", 32, 34},
+    {"q4_0", 32, 18},    {"q4_1", 32, 20},    {"q5_0", 32, 22},    {"q5_1", 32, 24},    {"q4_k", 256, 144},
+    {"q5_k", 256, 176},  {"q6_k", 256, 210},  {"affine2", 32, 8},  {"affine3", 32, 12}, {"affine4", 32, 16},
+    {"affine5", 32, 20}, {"affine6", 32, 24}, {"affine8", 32, 32},
 };
 
 template <class T>
@@ -19,29 +21,88 @@ T Load(const std::byte* p) {
   return value;
 }
 
-// The GGUF blocks: a binary16 scale d (and minimum m), then 32 values. Four-bit values come in 16 bytes:
-// low nibbles are values 0..15, high nibbles 16..31.
-void DequantizeBlock(DType type, const std::byte* src, float* out) {
-  const float d = ToFloat(Load<F16>(src));
+// Sixteen bytes of nibbles: low ones are values 0..15, high ones 16..31. `fifth`: bit i is bit 4 of value i.
+void ReadNibbles(const std::byte* src, uint32_t fifth, uint8_t* codes) {
+  for (int i = 0; i < 16; ++i) {
+    codes[i] = uint8_t((uint32_t(src[i]) & 15) | (fifth >> i & 1) << 4);
+    codes[i + 16] = uint8_t(uint32_t(src[i]) >> 4 | (fifth >> (i + 16) & 1) << 4);
+  }
+}
+
+// Blocks of 32: a binary16 scale, a minimum (q4_1, q5_1), the fifth bits (q5_0, q5_1), then the codes.
+void ReadSmallBlock(DType type, const std::byte* src, QuantGroup* group) {
+  const bool has_min = type == DType::kQ4_1 || type == DType::kQ5_1;
+  const bool has_fifth = type == DType::kQ5_0 || type == DType::kQ5_1;
+  group->scale = ToFloat(Load<F16>(src));
+  group->minimum = has_min ? ToFloat(Load<F16>(src + 2)) : 0;
+  src += has_min ? 4 : 2;
   if (type == DType::kQ8_0) {
-    for (int i = 0; i < 32; ++i) out[i] = d * float(int8_t(src[2 + i]));
+    group->zero = 128;
+    for (int i = 0; i < 32; ++i) group->codes[i] = uint8_t(uint32_t(src[i]) ^ 128);
     return;
   }
-  const bool has_min = type == DType::kQ4_1;
-  const float m = has_min ? ToFloat(Load<F16>(src + 2)) : 0.f;
-  const std::byte* q = src + (has_min ? 4 : 2);
-  const int zero = has_min ? 0 : 8;
-  for (int i = 0; i < 16; ++i) {
-    const int low = int(q[i]) & 15, high = int(q[i]) >> 4;
-    out[i] = d * float(low - zero);
-    out[i + 16] = d * float(high - zero);
-    if (has_min) out[i] += m, out[i + 16] += m;
+  group->zero = has_min ? 0 : has_fifth ? 16 : 8;
+  const uint32_t fifth = has_fifth ? Load<uint32_t>(src) : 0;
+  ReadNibbles(src + (has_fifth ? 4 : 0), fifth, group->codes);
+}
+
+// Group g of 8 in a q4_k or q5_k block of 256: a scale and a minimum in binary16 for the block, six bits of
+// each for every group, packed in 12 bytes, the fifth bits (q5_k), then nibbles: 32 bytes hold a group in
+// their low ones and the next in their high ones.
+void ReadLargeBlock(DType type, const std::byte* src, int g, QuantGroup* group) {
+  const auto byte = [&](int i) { return uint32_t(src[4 + i]); };
+  const uint32_t scale = g < 4 ? byte(g) & 63 : (byte(g + 4) & 15) | byte(g - 4) >> 6 << 4;
+  const uint32_t minimum = g < 4 ? byte(g + 4) & 63 : byte(g + 4) >> 4 | byte(g) >> 6 << 4;
+  group->scale = ToFloat(Load<F16>(src)) * float(scale);
+  group->minimum = -(ToFloat(Load<F16>(src + 2)) * float(minimum));
+  group->zero = 0;
+  const std::byte* fifth = src + 16;
+  const std::byte* nibbles = src + (type == DType::kQ5K ? 48 : 16) + g / 2 * 32;
+  for (int i = 0; i < 32; ++i) {
+    uint32_t code = uint32_t(nibbles[i]) >> (g % 2 * 4) & 15;
+    if (type == DType::kQ5K) code |= (uint32_t(fifth[i]) >> g & 1) << 4;
+    group->codes[i] = uint8_t(code);
+  }
+}
+
+// A q6_k block of 256: low nibbles, upper pairs of bits, signed scales of 16 values each, a binary16 scale.
+// Each half of 128 values: value 32 n + i has the low (n < 2) or high nibble of byte 32 (n % 2) + i, and bits
+// 2 n of byte i.
+void DequantizeQ6K(const std::byte* src, float* out) {
+  const float d = ToFloat(Load<F16>(src + 208));
+  for (int half = 0; half < 2; ++half) {
+    const std::byte *low = src + 64 * half, *high = src + 128 + 32 * half, *scales = src + 192 + 8 * half;
+    for (int n = 0; n < 4; ++n) {
+      for (int i = 0; i < 32; ++i) {
+        const uint32_t nibble = uint32_t(low[n % 2 * 32 + i]) >> (n / 2 * 4) & 15;
+        const int code = int(nibble | (uint32_t(high[i]) >> (2 * n) & 3) << 4) - 32;
+        *out++ = d * float(int8_t(scales[2 * n + i / 16])) * float(code);
+      }
+    }
+  }
+}
+
+void DequantizeGroup(const QuantGroup& group, float* out) {
+  if (group.zero != 0) {
+    for (int i = 0; i < QuantGroup::kValues; ++i) out[i] = group.scale * float(group.codes[i] - group.zero);
+  } else {
+    for (int i = 0; i < QuantGroup::kValues; ++i)
+      out[i] = group.scale * float(group.codes[i]) + group.minimum;
   }
 }
 
 }  // namespace
 
 const DTypeInfo& Info(DType type) { return kInfo[size_t(type)]; }
+
+int AffineBits(DType type) { return type >= DType::kAffine2 ? Info(type).block_bytes / 4 : 0; }
+
+DType AffineType(int bits) {
+  for (DType type :
+       {DType::kAffine2, DType::kAffine3, DType::kAffine4, DType::kAffine5, DType::kAffine6, DType::kAffine8})
+    if (AffineBits(type) == bits) return type;
+  return DType::kF64;
+}
 
 size_t RowBytes(DType type, int64_t count) {
   const DTypeInfo& info = Info(type);
@@ -90,15 +151,38 @@ void DequantizeRow(DType type, const std::byte* src, std::span<float> out) {
     case DType::kBF16:
       for (size_t i = 0; i < out.size(); ++i) out[i] = ToFloat(Load<BF16>(src + 2 * i));
       return;
-    case DType::kQ8_0:
-    case DType::kQ4_0:
-    case DType::kQ4_1: {
-      const DTypeInfo& info = Info(type);
-      PD_CHECK(out.size() % size_t(info.block_values) == 0);
-      for (size_t i = 0; i < out.size(); i += 32, src += info.block_bytes)
-        DequantizeBlock(type, src, &out[i]);
+    case DType::kQ6K:
+      PD_CHECK(out.size() % 256 == 0);
+      for (size_t i = 0; i < out.size(); i += 256, src += Info(type).block_bytes) DequantizeQ6K(src, &out[i]);
+      return;
+    default: {
+      PD_CHECK(HasGroups(type) && out.size() % size_t(Info(type).block_values) == 0);
+      QuantGroup group;
+      for (size_t i = 0; i < out.size(); i += QuantGroup::kValues) {
+        ReadGroup(type, src, int64_t(i) / QuantGroup::kValues, &group);
+        DequantizeGroup(group, &out[i]);
+      }
       return;
     }
+  }
+}
+
+bool HasGroups(DType type) { return IsQuantised(type) && type != DType::kQ6K && AffineBits(type) == 0; }
+
+int CodeBits(DType type) {
+  PD_CHECK(HasGroups(type));
+  if (type == DType::kQ8_0) return 8;
+  return type == DType::kQ5_0 || type == DType::kQ5_1 || type == DType::kQ5K ? 5 : 4;
+}
+
+void ReadGroup(DType type, const std::byte* src, int64_t index, QuantGroup* group) {
+  const DTypeInfo& info = Info(type);
+  const int groups = info.block_values / QuantGroup::kValues;
+  src += index / groups * info.block_bytes;
+  if (groups == 1) {
+    ReadSmallBlock(type, src, group);
+  } else {
+    ReadLargeBlock(type, src, int(index % groups), group);
   }
 }
 

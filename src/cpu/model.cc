@@ -64,7 +64,7 @@ std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec& spec, Weights<Tens
     if (info.shape.size() == 1)
       floats += size_t(cpu::Matrix::Stride(info.shape[0]));
     else if (!StaysInFile(spec, info))
-      model->packed_bytes_ += PackedMatrix{t.type, t.rows(), t.columns(), nullptr}.bytes();
+      model->packed_bytes_ += PackedMatrix{cpu::PackedType(t.type), t.rows(), t.columns(), nullptr}.bytes();
   });
   model->pages_ = cpu::Pages(model->packed_bytes_, cpu::Pages::Size::kHuge, "weights");
   model->vectors_.resize(floats);
@@ -82,7 +82,7 @@ std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec& spec, Weights<Tens
           vector += padded.size();
           return padded;
         }
-        const PackedMatrix matrix{t.type, t.rows(), t.columns(), tiles};
+        const PackedMatrix matrix{cpu::PackedType(t.type), t.rows(), t.columns(), tiles};
         jobs.push_back({&t, tiles, matrix.tile_count(), matrix.tile_bytes()});
         tiles += matrix.bytes();
         return matrix;
@@ -97,7 +97,7 @@ CpuMemory EstimateCpuMemory(const ModelSpec& spec, Weights<TensorView>& tensors,
     if (info.shape.size() == 1)
       memory.weights += size_t(cpu::Matrix::Stride(info.shape[0])) * sizeof(float);
     else if (!StaysInFile(spec, info))
-      memory.weights += PackedMatrix{t.type, t.rows(), t.columns(), nullptr}.bytes();
+      memory.weights += PackedMatrix{cpu::PackedType(t.type), t.rows(), t.columns(), nullptr}.bytes();
   });
   // Forward holds at most the stream, its norm, q, k, v and the attended values, or gate and up, at a time;
   // the products' operands in 8 bits come to about as much as one of them.

@@ -26,8 +26,8 @@ using CpuWeight = std::variant<PackedMatrix, Vector, TensorView>;
 
 }  // namespace cpu
 
-// Immutable: any thread may read. Quantised weights stay quantised, plain ones keep their type; a table that
-// serves as embedding and head exists once.
+// Immutable: any thread may read. Weights keep their type where there are kernels for it (cpu::PackedType); a
+// table that serves as embedding and head exists once.
 class CpuModel {
  public:
   const ModelSpec& spec() const { return spec_; }
@@ -48,7 +48,8 @@ class CpuModel {
 };
 
 // Packs every matrix on all threads of the pool. The tensors are only needed until it returns (views that
-// stay keep their file mapped). Throws kUnsupported for f64 weights, kOutOfMemory.
+// stay keep their file mapped). Throws kUnsupported for f64 weights
+// and values beyond f16, kOutOfMemory.
 std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec& spec, Weights<TensorView>& tensors,
                                              ThreadPool& pool, const LoadProgress& progress = {});
 

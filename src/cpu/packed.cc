@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
@@ -59,15 +60,72 @@ void PackPlain(const RowPointers& rows, int64_t k, std::byte* out) {
         std::memcpy(out + (size_t(i) * kTile + n) * kBytes, rows[n] + size_t(i) * kBytes, kBytes);
 }
 
+F16 Fitting(float value, const TensorView& tensor) {
+  const F16 half = ToF16(value);
+  if (!std::isfinite(ToFloat(half)))
+    throw Fail(ErrorKind::kUnsupported, "{}: holds {}, which is more than f16 does; take the original model",
+               tensor.name, value);
+  return half;
+}
+
+// Row r with its four-bit codes as they are, as q4_1.
+void RowAsQ4_1(const TensorView& tensor, int64_t r, std::byte* out) {
+  const std::byte* codes = tensor.Row(r);
+  const int64_t groups = tensor.columns() / kGroup;
+  std::vector<float> scales, minima;
+  if (tensor.affine) scales = tensor.ReadScales(r), minima = tensor.ReadBiases(r);
+  QuantGroup group;
+  for (int64_t g = 0; g < groups; ++g, out += Info(DType::kQ4_1).block_bytes) {
+    if (tensor.affine) {
+      const auto at = size_t(g * kGroup / tensor.affine->group);
+      group.scale = scales[at], group.minimum = minima[at];
+      for (int i = 0; i < kGroup; ++i) group.codes[i] = uint8_t(ReadCode(codes, 4, g * kGroup + i));
+    } else {
+      ReadGroup(tensor.type, codes, g, &group);
+    }
+    const F16 halves[] = {Fitting(group.scale, tensor), Fitting(group.minimum, tensor)};
+    std::memcpy(out, halves, sizeof halves);
+    for (int i = 0; i < kGroup / 2; ++i)
+      out[sizeof halves + size_t(i)] = std::byte(group.codes[i] | group.codes[i + kGroup / 2] << 4);
+  }
+}
+
+void RowAsF16(const TensorView& tensor, int64_t r, std::byte* out) {
+  std::vector<float> values(size_t(tensor.columns()));
+  tensor.ReadRow(r, values);
+  for (float value : values) {
+    const F16 half = Fitting(value, tensor);
+    std::memcpy(out, &half, sizeof half);
+    out += sizeof half;
+  }
+}
+
 }  // namespace
+
+DType PackedType(DType type) {
+  if (!IsQuantised(type) || RecordBytes(type) != 0) return type;
+  return type == DType::kQ4K || type == DType::kAffine4 ? DType::kQ4_1 : DType::kF16;
+}
 
 void PackTile(const TensorView& tensor, int64_t t, std::byte* out) {
   const int64_t first = t * kTile, k = tensor.columns();
   const int64_t count = std::min<int64_t>(kTile, tensor.rows() - first);
+  const DType type = PackedType(tensor.type);
   RowPointers rows{};
-  for (int64_t n = 0; n < count; ++n) rows[size_t(n)] = tensor.Row(first + n);
-  if (count < kTile) std::memset(out, 0, TileBytes(tensor.type, k));
-  switch (tensor.type) {
+  std::vector<std::byte> converted;
+  if (type == tensor.type) {
+    for (int64_t n = 0; n < count; ++n) rows[size_t(n)] = tensor.Row(first + n);
+  } else {
+    const size_t row_bytes = RowBytes(type, k);
+    converted.resize(size_t(count) * row_bytes);
+    for (int64_t n = 0; n < count; ++n) {
+      std::byte* row = &converted[size_t(n) * row_bytes];
+      type == DType::kQ4_1 ? RowAsQ4_1(tensor, first + n, row) : RowAsF16(tensor, first + n, row);
+      rows[size_t(n)] = row;
+    }
+  }
+  if (count < kTile) std::memset(out, 0, TileBytes(type, k));
+  switch (type) {
     case DType::kF32:
       return PackPlain<4>(rows, k, out);
     case DType::kF16:
@@ -79,7 +137,7 @@ void PackTile(const TensorView& tensor, int64_t t, std::byte* out) {
       return PackQuantised<DType::kQ4_0>(rows, k / kGroup, out);
     case DType::kQ4_1:
       return PackQuantised<DType::kQ4_1>(rows, k / kGroup, out);
-    case DType::kF64:
+    default:
       break;
   }
   PD_CHECK(false);  // the loader refuses other types

@@ -19,11 +19,16 @@ struct PackedMatrix {
   const std::byte* Tile(int64_t t) const { return tiles + size_t(t) * tile_bytes(); }
 };
 
-// Outputs [32 t, 32 t + 32) of a tensor [n, k] of any type but f64, in the tensor's own type: TileBytes(type,
-// k) bytes, every one written. Values do not change, only their places.
+// The type in which a tensor of `type` is kept: its own where there are kernels for it. Four-bit codes with a
+// scale and a minimum for each group become q4_1, whose two are in f16; everything else quantised becomes
+// f16.
+DType PackedType(DType type);
+
+// Outputs [32 t, 32 t + 32) of a tensor [n, k] of any type but f64, as PackedType: TileBytes(type, k) bytes,
+// every one written. Throws kUnsupported when a value or a scale does not fit f16.
 void PackTile(const TensorView& tensor, int64_t t, std::byte* out);
 
-// Row r as floats [k]: the same that the tensor's own ReadRow gives.
+// Row r as floats [k]: the same that the tensor's own ReadRow gives when its type is kept.
 void ReadPackedRow(const PackedMatrix& matrix, int64_t r, std::span<float> out);
 
 }  // namespace pd::cpu

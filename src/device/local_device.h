@@ -30,6 +30,26 @@ concept Backend = Ops<B> && requires(B b, const B& c, typename B::Tensor t, Slot
   { b.ReadLogits(t) } -> std::convertible_to<std::span<const float>>;  // [rows, vocab], valid until BeginRows
 };
 
+// Optional members of a backend that samples on its device and runs ahead of the host, all or none. Ids may
+// then be kLastSampled all through Forward: the backend knows what each slot sampled last.
+template <class B>
+concept RunsAhead =
+    Backend<B> && requires(B b, const std::optional<typename B::Tensor>& logits, const Rows& rows,
+                           std::span<const SampleSpec> sample, typename B::Running running) {
+      // After each Forward: starts the step, without logits when only keys and values are wanted.
+      { b.Start(rows, logits, sample) } -> std::same_as<typename B::Running>;
+      { b.Finish(std::move(running)) } -> std::same_as<std::vector<Sampled>>;  // waits for it
+    };
+
+template <class B>
+struct StepResult {
+  using Type = std::vector<Sampled>;
+};
+template <RunsAhead B>
+struct StepResult<B> {
+  using Type = typename B::Running;
+};
+
 template <Backend B>
 class LocalDevice final : public DecodeDevice {
  public:
@@ -63,34 +83,41 @@ class LocalDevice final : public DecodeDevice {
     if (results_.size() >= 2)
       throw Fail(ErrorKind::kBadRequest, "{}: two steps wait to be collected", info_.name);
     for (const SampleSpec& sample : step.sample) CheckSampleSpec(sample, backend_.Spec().vocab);
-    const std::span<const float> logits = Run(step.rows);
-    std::vector<SampledRow> sampled(step.sample.size());
-    const size_t vocab = size_t(backend_.Spec().vocab);
-    for (size_t i = 0; i < sampled.size(); ++i) {
-      const size_t row = size_t(step.rows.logits[i]);
-      Slot& slot = slots_.at(step.rows.slot[row]);
-      // The host learns of a token only when it collects the step: what it sent as kLastSampled it has not
-      // seen.
-      const bool unseen = step.rows.ids[row] == kLastSampled;
-      sampled[i] = {step.rows.slot[row], sampler_.Sample(logits.subspan(i * vocab, vocab), step.sample[i],
-                                                         {&ids_[row], unseen ? size_t(1) : size_t(0)})};
-      slot.last_sampled = sampled[i].sampled.token;
-    }
-    results_.emplace_back(next_step_, std::move(sampled));
+    const Rows rows = Resolve(step.rows);
+    Uncollected step_result{next_step_, {}, Compute(rows, step.rows.ids, step.sample)};
+    for (int32_t row : rows.logits) step_result.slots.push_back(rows.slot[size_t(row)]);
+    Commit(rows);
+    results_.push_back(std::move(step_result));
     return next_step_++;
   }
 
   std::vector<SampledRow> Collect(StepId id) override {
-    if (results_.empty() || results_.front().first != id)
+    if (results_.empty() || results_.front().id != id)
       throw Fail(ErrorKind::kBadRequest, "{}: step {} is not the oldest uncollected one", info_.name, id);
-    auto rows = std::move(results_.front().second);
+    Uncollected step = std::move(results_.front());
     results_.pop_front();
+    std::vector<Sampled> sampled;
+    if constexpr (RunsAhead<B>) {
+      sampled = backend_.Finish(std::move(step.result));
+    } else {
+      sampled = std::move(step.result);
+    }
+    std::vector<SampledRow> rows;
+    for (size_t i = 0; i < sampled.size(); ++i) rows.push_back({step.slots[i], std::move(sampled[i])});
     return rows;
   }
 
-  Logits RunLogits(const Rows& rows) override {
+  Logits RunLogits(const Rows& asked) override {
     if (!results_.empty()) throw Fail(ErrorKind::kBadRequest, "{}: a step waits to be collected", info_.name);
-    const std::span<const float> values = Run(rows);
+    const Rows rows = Resolve(asked);
+    const auto logits = RunForward(rows);
+    std::span<const float> values;
+    if (logits) {
+      values = backend_.ReadLogits(*logits);
+    } else if constexpr (RunsAhead<B>) {
+      backend_.Finish(backend_.Start(rows, logits, {}));
+    }
+    Commit(rows);
     return {int(rows.logits.size()), backend_.Spec().vocab, {values.begin(), values.end()}};
   }
 
@@ -129,7 +156,14 @@ class LocalDevice final : public DecodeDevice {
     int capacity = 0, length = 0;
     int added = 0;  // rows of the running step
     Variant variant;
-    std::optional<TokenId> last_sampled;
+    bool has_sampled = false;
+    TokenId last_sampled = 0;  // unless the backend runs ahead and knows it
+  };
+
+  struct Uncollected {
+    StepId id;
+    std::vector<SlotId> slots;  // of the rows with logits
+    typename StepResult<B>::Type result;
   };
 
   const Slot& Get(SlotId slot) const {
@@ -151,8 +185,8 @@ class LocalDevice final : public DecodeDevice {
                  info_.name, tokens, slot.capacity, slot.length);
   }
 
-  // Checks rows, resolves kLastSampled into ids_, runs Forward and counts the rows into their slots.
-  std::span<const float> Run(const Rows& rows) {
+  // Checks rows; kLastSampled becomes the token, where the host has it.
+  Rows Resolve(const Rows& rows) {
     Check(rows);
     for (SlotId slot : rows.slot) Get(slot).added = 0;
     ids_.assign(rows.ids.begin(), rows.ids.end());
@@ -163,21 +197,54 @@ class LocalDevice final : public DecodeDevice {
         throw Fail(ErrorKind::kBadRequest, "{}: row {} is at position {}, its slot continues at {}",
                    info_.name, i, rows.pos[i], expected);
       if (ids_[i] == kLastSampled) {
-        if (!slot.last_sampled)
+        if (!slot.has_sampled)
           throw Fail(ErrorKind::kBadRequest, "{}: slot {} has sampled nothing yet", info_.name, rows.slot[i]);
-        ids_[i] = *slot.last_sampled;
+        if constexpr (RunsAhead<B>) continue;
+        ids_[i] = slot.last_sampled;
       }
       if (ids_[i] < 0 || ids_[i] >= backend_.Spec().vocab)
         throw Fail(ErrorKind::kBadRequest, "{}: token {} is outside the vocabulary of {}", info_.name,
                    ids_[i], backend_.Spec().vocab);
     }
     for (SlotId slot : rows.slot) Reserve(Get(slot), Get(slot).added);
+    return {ids_, rows.pos, rows.slot, rows.logits};
+  }
 
-    const Rows resolved{ids_, rows.pos, rows.slot, rows.logits};
-    backend_.BeginRows(resolved);
-    const auto logits = Forward(backend_, backend_.Spec(), backend_.ModelWeights(), resolved);
+  auto RunForward(const Rows& rows) {
+    backend_.BeginRows(rows);
+    return Forward(backend_, backend_.Spec(), backend_.ModelWeights(), rows);
+  }
+
+  // Runs a step, or starts it when the backend runs ahead. `asked`: its ids before kLastSampled was resolved.
+  typename StepResult<B>::Type Compute(const Rows& rows, std::span<const TokenId> asked,
+                                       std::span<const SampleSpec> sample) {
+    const auto logits = RunForward(rows);
+    if constexpr (RunsAhead<B>) {
+      auto running = backend_.Start(rows, logits, sample);
+      for (int32_t row : rows.logits) Get(rows.slot[size_t(row)]).has_sampled = true;
+      return running;
+    } else {
+      std::vector<Sampled> sampled(sample.size());
+      if (!logits) return sampled;
+      const std::span<const float> values = backend_.ReadLogits(*logits);
+      const size_t vocab = size_t(backend_.Spec().vocab);
+      for (size_t i = 0; i < sampled.size(); ++i) {
+        const auto row = size_t(rows.logits[i]);
+        // The host learns of a token only when it collects the step: what it sent as kLastSampled it has not
+        // seen.
+        const bool unseen = asked[row] == kLastSampled;
+        sampled[i] = sampler_.Sample(values.subspan(i * vocab, vocab), sample[i],
+                                     {&ids_[row], unseen ? size_t(1) : size_t(0)});
+        Slot& slot = Get(rows.slot[row]);
+        slot.last_sampled = sampled[i].token;
+        slot.has_sampled = true;
+      }
+      return sampled;
+    }
+  }
+
+  void Commit(const Rows& rows) {
     for (SlotId slot : rows.slot) ++Get(slot).length;
-    return logits ? std::span<const float>(backend_.ReadLogits(*logits)) : std::span<const float>();
   }
 
   void Check(const Rows& rows) const {
@@ -195,8 +262,8 @@ class LocalDevice final : public DecodeDevice {
   DeviceInfo info_;
   Sampler sampler_;
   std::map<SlotId, Slot> slots_;
-  std::vector<TokenId> ids_;  // of the running step, kLastSampled resolved
-  std::deque<std::pair<StepId, std::vector<SampledRow>>> results_;
+  std::vector<TokenId> ids_;  // of the running step
+  std::deque<Uncollected> results_;
   StepId next_step_ = 1;
 };
 

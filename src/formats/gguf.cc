@@ -51,7 +51,9 @@ struct ReadableType {
   DType type;
 };
 constexpr ReadableType kReadable[] = {{"F32", DType::kF32},   {"F16", DType::kF16},   {"BF16", DType::kBF16},
-                                      {"Q8_0", DType::kQ8_0}, {"Q4_0", DType::kQ4_0}, {"Q4_1", DType::kQ4_1}};
+                                      {"Q8_0", DType::kQ8_0}, {"Q4_0", DType::kQ4_0}, {"Q4_1", DType::kQ4_1},
+                                      {"Q5_0", DType::kQ5_0}, {"Q5_1", DType::kQ5_1}, {"Q4_K", DType::kQ4K},
+                                      {"Q5_K", DType::kQ5K},  {"Q6_K", DType::kQ6K}};
 
 DType ReadableDType(uint32_t type, const std::string& where, std::string_view tensor) {
   const char* name = type < std::size(kTensorTypes) ? kTensorTypes[type] : nullptr;
@@ -62,9 +64,9 @@ DType ReadableDType(uint32_t type, const std::string& where, std::string_view te
   for (const ReadableType& readable : kReadable)
     if (std::string_view(name) == readable.name) return readable.type;
   throw Fail(ErrorKind::kUnsupported,
-             "{}: tensor \"{:.80}\" is {}; readable are F32, F16, BF16, Q8_0, Q4_0 and Q4_1: take the model "
-             "in one of "
-             "these, Q8_0 or Q4_0 for instance",
+             "{}: tensor \"{:.80}\" is {}; readable are F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, "
+             "Q5_K and "
+             "Q6_K: take the model in one of these, Q8_0 or Q4_K_M for instance",
              where, tensor, name);
 }
 

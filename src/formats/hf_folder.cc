@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "formats/claims.h"
+#include "formats/mlx_quantised.h"
 #include "formats/safetensors.h"
 
 namespace pd {
@@ -83,7 +84,10 @@ Shards FindShards(const fs::path& folder) {
              kIndex);
 }
 
-DType ReadableType(const SafetensorsTensor& tensor, const std::string& where) {
+// `words`: whether this folder has matrices of codes, which are of the affine type of 8 bits until
+// TakeMlxMatrix knows how many bits they are of.
+DType ReadableType(const SafetensorsTensor& tensor, bool words, const std::string& where) {
+  if (words && tensor.dtype == "U32") return DType::kAffine8;
   if (tensor.dtype == "F32") return DType::kF32;
   if (tensor.dtype == "F16") return DType::kF16;
   if (tensor.dtype == "BF16") return DType::kBF16;
@@ -106,7 +110,7 @@ bool IsIgnored(const Family& family, const std::string& name) {
 }
 
 // Adds a shard's tensors to the claims; `expected` is what the index says of it.
-void AddShard(const fs::path& path, const std::set<std::string>* expected, const Family& family,
+void AddShard(const fs::path& path, const std::set<std::string>* expected, const Family& family, bool words,
               TensorClaims& claims) {
   const auto file = SafetensorsFile::Open(path);
   std::set<std::string> missing = expected ? *expected : std::set<std::string>();
@@ -119,7 +123,7 @@ void AddShard(const fs::path& path, const std::set<std::string>* expected, const
     const std::string name = Renamed(family, tensor.name);
     if (IsIgnored(family, name)) continue;
     claims.Add(name, {.name = tensor.name,
-                      .type = ReadableType(tensor, path.string()),
+                      .type = ReadableType(tensor, words, path.string()),
                       .shape = tensor.shape,
                       .bytes = tensor.bytes,
                       .owner = file,
@@ -161,7 +165,8 @@ ModelSource OpenFolder(const fs::path& folder) {
                "{}: adapter_config.json: an adapter beside the model; merge it into the weights or remove it",
                folder.string());
   const std::string where = config_path.string();
-  const Json json = ParseJson(ReadTextFile(config_path, kMaxConfig), where);
+  Json json = ParseJson(ReadTextFile(config_path, kMaxConfig), where);
+  const auto quantisation = TakeMlxQuantisation(json, where);
   JsonReader config(json, where);
   const std::string model_type = config.String("model_type");
   const Family* family = FindFamily(model_type);
@@ -178,9 +183,20 @@ ModelSource OpenFolder(const fs::path& folder) {
   TensorClaims claims(folder.string());
   const bool indexed = fs::exists(folder / kIndex);
   for (const auto& [name, tensors] : FindShards(folder))
-    AddShard(folder / name, indexed ? &tensors : nullptr, *family, claims);
+    AddShard(folder / name, indexed ? &tensors : nullptr, *family, quantisation.has_value(), claims);
   ForEachWeight(source.spec, source.tensors, [&](TensorView& view, const WeightInfo& info) {
-    view = claims.Take(family->tensor_name(info), info.shape);
+    const std::string name = family->tensor_name(info);
+    const auto path = MlxPath(name);
+    if (quantisation && path && claims.Has(*path + ".scales")) {
+      view = TakeMlxMatrix(claims, name, info.shape, *quantisation, folder.string());
+    } else {
+      view = claims.Take(name, info.shape);
+      if (AffineBits(view.type))
+        throw Fail(ErrorKind::kCorruptFile,
+                   "{}: \"{}\" holds codes, but no scales lie beside it; download the "
+                   "folder again",
+                   folder.string(), name);
+    }
   });
   CheckTiedHead(source, claims);
   claims.Done();

@@ -17,6 +17,31 @@ const std::byte* TensorView::Row(int64_t r) const {
   return bytes.data() + size_t(r) * row_bytes();
 }
 
+size_t TensorView::stored_bytes() const {
+  return bytes.size() + (affine ? affine->scales.size() + affine->biases.size() : 0);
+}
+
+std::vector<float> TensorView::ReadGroups(std::span<const std::byte> all, int64_t r) const {
+  PD_CHECK(affine && r >= 0 && r < rows());
+  std::vector<float> values(size_t(columns() / affine->group));
+  DequantizeRow(affine->type, all.data() + size_t(r) * RowBytes(affine->type, int64_t(values.size())),
+                values);
+  return values;
+}
+std::vector<float> TensorView::ReadScales(int64_t r) const { return ReadGroups(affine->scales, r); }
+std::vector<float> TensorView::ReadBiases(int64_t r) const { return ReadGroups(affine->biases, r); }
+
+void TensorView::ReadRow(int64_t r, std::span<float> out) const {
+  if (!affine) return DequantizeRow(type, Row(r), out);
+  const std::vector<float> scales = ReadScales(r), biases = ReadBiases(r);
+  const std::byte* codes = Row(r);
+  const int bits = AffineBits(type);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const size_t g = i / size_t(affine->group);
+    out[i] = scales[g] * float(ReadCode(codes, bits, int64_t(i))) + biases[g];
+  }
+}
+
 std::vector<float> TensorView::ReadAll() const {
   std::vector<float> all(size_t(rows() * columns()));
   for (int64_t r = 0; r < rows(); ++r)
@@ -35,6 +60,10 @@ uint64_t WeightsDigest(const ModelSpec& spec, Weights<TensorView>& tensors) {
         fmt::format("{} {} {} {}", info.name, Name(t.type), fmt::join(t.shape, "x"), t.interleaved_heads),
         digest);
     digest = Digest(t.bytes, digest);
+    if (t.affine) {
+      digest = Digest(fmt::format("{} {}", t.affine->group, Name(t.affine->type)), digest);
+      digest = Digest(t.affine->biases, Digest(t.affine->scales, digest));
+    }
     t.Forget();
   });
   return digest;

@@ -2,6 +2,7 @@
 #pragma once
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +11,13 @@
 #include "model/weights.h"
 
 namespace pd {
+
+// Of an affine type: value = scale * code + bias, rounded once per operation in float.
+struct AffineScales {
+  int group = 0;             // neighbours of a row that share a scale and a bias: a multiple of 32
+  DType type = DType::kF32;  // of both: kF32, kF16, kBF16
+  std::span<const std::byte> scales, biases;  // [rows, columns / group]
+};
 
 // A view; `owner` keeps the bytes alive. Any thread may read.
 struct TensorView {
@@ -22,18 +30,26 @@ struct TensorView {
   // half-split order of Hugging Face. Not 0: rows come as this many heads, each with its pairs interleaved;
   // Row() undoes it.
   int interleaved_heads = 0;
-  bool mapped = false;  // the bytes lie in a MappedFile
+  bool mapped = false;                                // the bytes lie in a MappedFile
+  std::optional<AffineScales> affine = std::nullopt;  // of an affine type
 
   int64_t rows() const { return shape.size() == 2 ? shape[0] : 1; }
   int64_t columns() const { return shape.empty() ? 0 : shape.back(); }
   size_t row_bytes() const { return RowBytes(type, columns()); }
   // Canonical row r: row_bytes() bytes, any alignment.
   const std::byte* Row(int64_t r) const;
+  size_t stored_bytes() const;  // with scales and biases
   // Canonical row r as floats; out has columns() entries.
-  void ReadRow(int64_t r, std::span<float> out) const { DequantizeRow(type, Row(r), out); }
+  void ReadRow(int64_t r, std::span<float> out) const;
+  // Of an affine type: the scales and biases of row r, columns() / affine->group of each.
+  std::vector<float> ReadScales(int64_t r) const;
+  std::vector<float> ReadBiases(int64_t r) const;
   std::vector<float> ReadAll() const;  // rows() * columns() floats
   // Says that the bytes are not read again soon: those of a mapped file leave the process's memory.
   void Forget() const;
+
+ private:
+  std::vector<float> ReadGroups(std::span<const std::byte> all, int64_t r) const;
 };
 
 // Tells base models, fine-tunes and quantisations apart: covers every tensor's name, type, shape and bytes.

@@ -180,6 +180,29 @@ TEST_P(EveryDevice, RawKeysAreRotatedOnce) {
   EXPECT_LE(RelativeError(got, want), bound_);
 }
 
+// Prefill on each device, decode on each: as the reference alone, within the wider of the two bounds.
+TEST(AcrossDevices, PrefillHereDecodeThere) {
+  TinyModel model = RandomModel(MixedSpec());
+  const auto ids = SomeTokens(75, model.spec.vocab);
+  const std::vector<TestDevice> devices = AllDevices();
+  std::vector<std::function<std::unique_ptr<DecodeDevice>()>> open;
+  for (const TestDevice& device : devices) open.push_back(device.load(model));
+  const auto want = Alone(*OpenReferenceDevice(LoadReferenceModel(model.spec, model.tensors)), ids, 75);
+  for (size_t from = 0; from < devices.size(); ++from) {
+    PrefillVia prefill(open[from]());
+    for (size_t to = 0; to < devices.size(); ++to) {
+      const auto decode = open[to]();
+      const auto session = prefill.Begin(75, {}, {});
+      const SlotId slot = decode->Open(75, {});
+      decode->Import(slot, session->Run(std::span(ids).first(50), 0));
+      decode->Import(slot, session->Run(std::span(ids).subspan(50, 24), 50));
+      EXPECT_LE(RelativeError(Feed(*decode, slot, ids, 74, 75, 1), want),
+                std::max(LogitErrorOf(devices[from], model), LogitErrorOf(devices[to], model)))
+          << devices[from].name << " to " << devices[to].name;
+    }
+  }
+}
+
 TEST(PackedPrefill, RawKeysAreRotatedOnce) {
   ModelSpec spec = MixedSpec();  // every layer with the same heads, as that layout needs
   spec.layers = {spec.layers[0], spec.layers[0], spec.layers[0]};

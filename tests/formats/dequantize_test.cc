@@ -47,10 +47,21 @@ TEST_P(Dequantize, IsGgufsBitForBit) {
   EXPECT_EQ(std::memcmp(row.data(), &values[values.size() - row.size()], row.size() * sizeof(float)), 0);
 }
 
+TEST(AffineCodes, AreABitStream) {
+  // 5-bit codes 1, 2, 3, ... 8: five bytes, the first code lowest.
+  const std::byte five[] = {std::byte(0x41), std::byte(0x0c), std::byte(0x52), std::byte(0xcc),
+                            std::byte(0x41)};
+  for (int i = 0; i < 8; ++i) EXPECT_EQ(ReadCode(five, 5, i), uint32_t(i + 1));
+  for (int bits : {2, 3, 4, 5, 6, 8}) EXPECT_EQ(AffineBits(AffineType(bits)), bits);
+  EXPECT_EQ(AffineBits(AffineType(7)), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Each, Dequantize,
                          ::testing::Values(Format{"F16", DType::kF16}, Format{"BF16", DType::kBF16},
                                            Format{"Q8_0", DType::kQ8_0}, Format{"Q4_0", DType::kQ4_0},
-                                           Format{"Q4_1", DType::kQ4_1}),
+                                           Format{"Q4_1", DType::kQ4_1}, Format{"Q5_0", DType::kQ5_0},
+                                           Format{"Q5_1", DType::kQ5_1}, Format{"Q4_K", DType::kQ4K},
+                                           Format{"Q5_K", DType::kQ5K}, Format{"Q6_K", DType::kQ6K}),
                          [](const auto& format) { return format.param.name; });
 
 }  // namespace

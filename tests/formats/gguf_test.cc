@@ -210,10 +210,10 @@ std::vector<BadGguf> AllGgufBadInputs() {
        kCorrupt,
        {"\"blocks\"", "48", "multiple"},
        [](GgufSpec& f) { f.tensors[2].sizes = {48, 2}; }},
-      {"TypeQ4K",
+      {"TypeQ2K",
        kUnsupported,
-       {"\"matrix\"", "Q4_K", "Q8_0"},
-       [](GgufSpec& f) { f.tensors[0].type = kTensorQ4_K; }},
+       {"\"matrix\"", "Q2_K", "Q8_0"},
+       [](GgufSpec& f) { f.tensors[0].type = kTensorQ2_K; }},
       {"TypeUnknown", kCorrupt, {"\"matrix\"", "1000"}, [](GgufSpec& f) { f.tensors[0].type = 1000; }},
       {"TypeWithdrawn", kCorrupt, {"\"matrix\"", "number 4"}, [](GgufSpec& f) { f.tensors[0].type = 4; }},
       {"OffsetMisaligned",
@@ -238,7 +238,7 @@ std::vector<BadGguf> AllGgufBadInputs() {
          f.tensors[0].name =
              "a\nb\xff"
              "c";
-         f.tensors[0].type = kTensorQ4_K;
+         f.tensors[0].type = kTensorQ2_K;
        }}};
 }
 

@@ -34,7 +34,7 @@ enum GgmlType : uint32_t {
   kTensorF16 = 1,
   kTensorQ4_0 = 2,
   kTensorQ8_0 = 8,
-  kTensorQ4_K = 12
+  kTensorQ2_K = 10
 };
 
 // Little-endian bytes of a number, or a length and the text.

@@ -120,10 +120,9 @@ struct Kernels {
         return q4_0;
       case DType::kQ4_1:
         return q4_1;
-      case DType::kF64:
-        break;
+      default:  // no PackedType
+        return nullptr;
     }
-    return nullptr;
   }
 };
 
