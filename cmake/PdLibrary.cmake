@@ -1,7 +1,7 @@
 # One static library per folder of src/, and the layer rules of docs/decisions.md as link edges.
 
 # Lowest first: a library may depend only on libraries that stand before it here.
-set(PD_LAYERS base model formats kv sample text device reference cpu
+set(PD_LAYERS base model formats kv sample text device reference cpu mlx
   coreml_mil coreml_package coreml_interpreter coreml_export coreml_device open engine cli)
 
 add_library(pd_flags INTERFACE)

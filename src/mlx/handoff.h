@@ -1,0 +1,23 @@
+// Keys and values of a segment as arrays.
+#pragma once
+#include <vector>
+
+#include "kv/segment.h"
+#include "mlx/arrays.h"
+#include "model/spec.h"
+
+namespace pd {
+
+struct MlxSegmentLayer {
+  mx::array k, v;  // [1, K, count, D], in the producer's type
+};
+
+// Each layer's memory where it lies. Metal uses it there when it begins and ends on a page; elsewhere MLX
+// copies it, one layer after the other.
+std::vector<MlxSegmentLayer> WrapSegment(const ModelSpec& spec, const KvSegment& segment);
+
+// All layers in one copy, or a few when they are long: where an array made of the host's memory costs half a
+// millisecond however small it is (CUDA).
+std::vector<MlxSegmentLayer> UploadSegment(const ModelSpec& spec, const KvSegment& segment);
+
+}  // namespace pd

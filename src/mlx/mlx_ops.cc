@@ -1,0 +1,162 @@
+#include "mlx/mlx_ops.h"
+
+#include "base/error.h"
+
+namespace pd {
+namespace {
+
+constexpr int kManyRows =
+    256;  // of a step whose intermediate results take more memory than its kernels take launches
+
+}  // namespace
+
+// What a step computes on the way is freed when the device has got there, and the host is far ahead of it: a
+// long prompt's would all exist at once. So the host waits here until the layer before the last one is done.
+void MlxOps::SubmitLayer(int layer, const Tensor& x) {
+  if (layer == 0) last_layer_.reset();
+  if (plan_.count < kManyRows) return;
+  const mx::array stream = Array(x);
+  mx::async_eval(stream);
+  if (last_layer_) last_layer_->wait();
+  last_layer_ = stream;
+}
+
+MlxTensor MlxOps::Embed(const Weight& table, float scale, const Rows&) {
+  return Tensor(kernels_->Rows(table, ids_, scale, activations_));
+}
+
+MlxTensor MlxOps::Norm(const Tensor& x, const Weight& gain, const NormSpec& spec, int groups) {
+  Node node;
+  node.input = x.node_;
+  node.norm = MlxNorm{*gain.values, spec.eps};  // weights hold 1 + gain where the spec says plus_one
+  node.groups = groups;
+  return Tensor(std::move(node));
+}
+
+MlxTensor MlxOps::Linear(const Tensor& x, const LinearWeights<Weight>& w) {
+  Node node;
+  node.input = x.node_;
+  node.linear = &w;
+  return Tensor(std::move(node));
+}
+
+MlxTensor MlxOps::Rope(Tensor x, int heads, const RopeSpec& spec, const Rows&) {
+  Node node;
+  node.input = std::move(x.node_);
+  node.rope = &spec;
+  node.heads = heads;
+  return Tensor(std::move(node));
+}
+
+void MlxOps::Append(int layer, const AttentionSpec& a, Tensor k, Tensor v, const Rows&) {
+  append_.emplace(PendingAppend{layer, &a, std::move(k), std::move(v)});
+}
+
+MlxTensor MlxOps::Attend(int layer, const AttentionSpec& a, Tensor q, const Rows&) {
+  PD_CHECK(append_ && append_->layer == layer);
+  const PendingAppend append = *std::move(append_);
+  append_.reset();
+  const MlxPlacement placement = Placement(append, q.node_.get());
+  MlxLayerCache& cache = cache_.layers[size_t(layer)];
+  if (const auto attended = kernels_->PlaceAndAttend(placement, plan_, cache)) return Tensor(*attended);
+  return Tensor(kernels_->Attend(a, kernels_->Place(placement, plan_, cache), plan_, cache));
+}
+
+std::optional<mx::array> MlxOps::FlushAppend() {
+  if (!append_) return std::nullopt;
+  const PendingAppend append = *std::move(append_);
+  append_.reset();
+  return kernels_->Place(Placement(append, nullptr), plan_, cache_.layers[size_t(append.layer)]);
+}
+
+MlxTensor MlxOps::Gate(Tensor x, const Tensor& up, Activation activation) {
+  const Node &g = *x.node_, &u = *up.node_;
+  const auto* stack = g.linear && !g.value ? g.linear->weight.stack.get() : nullptr;
+  if (stack && u.linear && !u.value && u.linear->weight.stack.get() == stack && u.input == g.input)
+    return Tensor(Project(*g.input, *stack, &activation, nullptr));
+  return Tensor(Activate(Array(x), activation) * Array(up));
+}
+
+MlxTensor MlxOps::Add(Tensor x, const Tensor& y) {
+  const mx::array sum = Array(x);
+  if (y.node_->linear && !y.node_->value)
+    return Tensor(Project(*y.node_->input, *y.node_->linear, nullptr, &sum));
+  return Tensor(sum + Array(y));
+}
+
+MlxTensor MlxOps::Logits(const Tensor& x, const Weight& head, std::optional<float> cap, const Rows&) {
+  // Rows are picked before the final norm, which then has fewer of them.
+  Node node = *x.node_;
+  if (logit_rows_) {
+    if (node.norm && !node.value && node.groups == 1) {
+      node.input = Tensor(mx::take(Force(*node.input).Array(), *logit_rows_, 0)).node_;
+    } else {
+      node = MlxTensor::Of(mx::take(Force(node).Array(), *logit_rows_, 0));
+    }
+  }
+  const LinearWeights<Weight> weights{head, {}};
+  const mx::array logits = Project(node, weights, nullptr, nullptr);
+  return Tensor(cap ? SoftCap(mx::astype(logits, mx::float32), *cap) : logits);
+}
+
+const MlxColumns& MlxOps::Force(Node& node) {
+  if (node.value) return *node.value;
+  const auto whole = [](mx::array a) {
+    const int width = a.shape(1);
+    return MlxColumns{std::move(a), 0, width};
+  };
+  if (node.norm) {
+    node.value = whole(RmsNorm(Force(*node.input).Array(), *node.norm, node.groups));
+  } else if (node.linear) {
+    node.value = Multiply(*node.input, *node.linear);
+  } else {
+    PD_CHECK(!"a rotation is computed where keys join the cache or queries are attended");
+  }
+  node.input.reset();
+  return *node.value;
+}
+
+// A part of a stacked product when the weights are part of a stack, so that the other parts come with it.
+MlxColumns MlxOps::Multiply(Node& input, const LinearWeights<Weight>& w) {
+  const auto* stack = w.weight.stack.get();
+  if (!stack) {
+    mx::array product = Project(input, w, nullptr, nullptr);
+    return {std::move(product), 0, w.weight.out()};
+  }
+  if (input.stack != stack) {
+    input.stack_product = Project(input, *stack, nullptr, nullptr);
+    input.stack = stack;
+  }
+  return {*input.stack_product, w.weight.stack_row, w.weight.out()};
+}
+
+mx::array MlxOps::Project(Node& input, const LinearWeights<Weight>& w, const Activation* gate,
+                          const mx::array* residual) {
+  if (input.norm && !input.value && input.groups == 1) {
+    const mx::array x = Force(*input.input).Array();
+    return kernels_->Project({x, &*input.norm, w, gate, residual});
+  }
+  const mx::array x = Force(input).Array();
+  return kernels_->Project({x, nullptr, w, gate, residual});
+}
+
+MlxPlacement MlxOps::Placement(const PendingAppend& append, Node* q) {
+  const AttentionSpec& a = *append.attention;
+  // Takes the rotation, then the norm, off a node: what is left is forced.
+  const auto unwrap = [&](Node& node, const MlxNorm** norm) -> const MlxColumns& {
+    Node& inner = node.rope ? *node.input : node;
+    *norm = nullptr;
+    if (!inner.norm || inner.value) return Force(inner);
+    *norm = &*inner.norm;
+    return Force(*inner.input);
+  };
+  const MlxNorm *q_norm = nullptr, *k_norm = nullptr;
+  const MlxColumns* queries = q ? &unwrap(*q, &q_norm) : nullptr;
+  const MlxColumns& keys = unwrap(*append.k.node_, &k_norm);
+  const MlxColumns& values = Force(*append.v.node_);
+  MlxPlacement p{a, queries, keys, values, q_norm, k_norm};
+  if (a.rope) p.angles = &tables_.Angles(*a.rope), p.angle = &tables_.Angle();
+  return p;
+}
+
+}  // namespace pd

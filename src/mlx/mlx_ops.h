@@ -1,0 +1,99 @@
+// MlxOps: the vocabulary of Forward over MLX arrays.
+#pragma once
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "mlx/kernels.h"
+#include "mlx/rope_tables.h"
+#include "model/ops.h"
+
+namespace pd {
+
+// A matrix [N, C], or how it comes about. Small operations cost a launch each, so that one which the next can
+// take into its own kernel waits until it is known what the next is: a norm before a product, a product
+// before a gate or an addition, a norm and a rotation before keys join the cache. Copies share the matrix and
+// what is known of it.
+class MlxTensor {
+ public:
+  explicit MlxTensor(mx::array ready) : node_(std::make_shared<Node>(Of(std::move(ready)))) {}
+
+ private:
+  friend class MlxOps;
+  struct Node {
+    std::optional<MlxColumns> value;  // once computed, or from the start
+    // Else, of `input`:
+    std::shared_ptr<Node> input;
+    std::optional<MlxNorm> norm;  // normed, in `groups` parts of each row,
+    int groups = 1;
+    const LinearWeights<MlxWeight>* linear = nullptr;  // or multiplied,
+    const RopeSpec* rope = nullptr;                    // or each head turned.
+    int heads = 0;
+    // Products of this matrix with stacked weights, which serve several of Forward's products.
+    const LinearWeights<MlxWeight>* stack = nullptr;
+    std::optional<mx::array> stack_product;
+  };
+  static Node Of(mx::array ready) {
+    const int width = ready.shape(1);
+    Node node;
+    node.value = MlxColumns{std::move(ready), 0, width};
+    return node;
+  }
+  explicit MlxTensor(Node node) : node_(std::make_shared<Node>(std::move(node))) {}
+  std::shared_ptr<Node> node_;
+};
+
+class MlxOps {
+ public:
+  using Tensor = MlxTensor;
+  using Weight = MlxWeight;
+
+  Tensor Embed(const Weight& table, float scale, const Rows& rows);
+  Tensor Norm(const Tensor& x, const Weight& gain, const NormSpec& spec, int groups);
+  Tensor Linear(const Tensor& x, const LinearWeights<Weight>& w);
+  Tensor Rope(Tensor x, int heads, const RopeSpec& spec, const Rows& rows);
+  void Append(int layer, const AttentionSpec& a, Tensor k, Tensor v, const Rows& rows);
+  Tensor Attend(int layer, const AttentionSpec& a, Tensor q, const Rows& rows);
+  Tensor Gate(Tensor x, const Tensor& up, Activation activation);
+  Tensor Add(Tensor x, const Tensor& y);
+  Tensor Logits(const Tensor& x, const Weight& head, std::optional<float> cap, const Rows& rows);
+
+ protected:
+  MlxOps(const ModelSpec& spec, mx::Dtype activations, std::unique_ptr<MlxKernels> kernels)
+      : activations_(activations), kernels_(std::move(kernels)), cache_(spec, activations), tables_(spec) {}
+
+  mx::array Array(const Tensor& x) { return Force(*x.node_).Array(); }
+  // Before each layer, with the stream x: submits what there is, layer by layer, when the step has many rows.
+  void SubmitLayer(int layer, const Tensor& x);
+  // Stores what Append left for an Attend that never came. The result is computed once the cache holds it.
+  std::optional<mx::array> FlushAppend();
+  void DropAppend() { append_.reset(); }  // of a step that failed
+
+  mx::Dtype activations_;
+  std::unique_ptr<MlxKernels> kernels_;
+  MlxCache cache_;
+  RopeTables tables_;
+  MlxPlan plan_;
+  mx::array ids_ = mx::array(0);         // [N] i32
+  std::optional<mx::array> logit_rows_;  // [R] i32; unset: every row
+
+ private:
+  using Node = MlxTensor::Node;
+  struct PendingAppend {
+    int layer;
+    const AttentionSpec* attention;
+    Tensor k, v;
+  };
+
+  const MlxColumns& Force(Node& node);
+  MlxColumns Multiply(Node& input, const LinearWeights<Weight>& w);
+  mx::array Project(Node& input, const LinearWeights<Weight>& w, const Activation* gate,
+                    const mx::array* residual);
+  MlxPlacement Placement(const PendingAppend& append, Node* q);
+
+  std::optional<PendingAppend> append_;
+  std::optional<mx::array>
+      last_layer_;  // the stream before the last layer begun, when layers are submitted one by one
+};
+
+}  // namespace pd

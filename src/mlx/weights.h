@@ -1,0 +1,59 @@
+// Weights as MLX multiplies by them, made from what a file holds.
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+
+#include "mlx/arrays.h"
+#include "model/tensor.h"
+
+namespace pd {
+
+// A gain or bias [n], a plain matrix [out, in], or affine codes: value = scale * code + bias, with a scale
+// and a bias for each group of neighbours in a row.
+struct MlxWeight {
+  std::optional<mx::array> values;          // the values, or `bits`-bit codes in u32 words, the first lowest:
+                                            // [out, in * bits / 32]
+  std::optional<mx::array> scales, biases;  // of codes: [out, in / group]
+  int bits = 0, group = 0;                  // bits 0: plain
+  // This matrix is some rows of a larger one: q over k over v, gate over up. One product gives them all.
+  std::shared_ptr<const LinearWeights<MlxWeight>> stack;
+  int stack_row = 0;  // the first of them
+
+  int out() const { return values->shape(0); }
+};
+
+struct MlxWeightOptions {
+  mx::Dtype activations = mx::float32;  // scales, biases and plain values take this type
+  int quantise_bits = 0;                // MlxOptions
+};
+
+// What became of matrices that the device does not hold as the file does.
+struct MlxWeightChanges {
+  struct Change {
+    int matrices = 0;
+    size_t file_bytes = 0, device_bytes = 0;
+    float rounding = 0;  // of scales and biases, relative, at most
+  };
+  std::map<DType, Change> rounded;  // codes as they are, scales and biases rounded to the activations' type
+  std::map<DType, Change> plain;    // held as values of the activations' type
+  Change requantised;
+};
+
+// Bytes in the device's memory.
+size_t BytesOf(const TensorView& tensor, const WeightInfo& info, const MlxWeightOptions& options);
+
+// All weights, evaluated, in the device's memory. Gains of norms with plus_one have the one added.
+// Throws kUnsupported when a scale leaves the activations' range (the remedy: other activations).
+Weights<MlxWeight> LoadWeights(const ModelSpec& spec, Weights<TensorView>& tensors,
+                               const MlxWeightOptions& options, MlxWeightChanges* changes = nullptr,
+                               const std::function<void(size_t done, size_t total)>& progress = {});
+
+// [n, in] in the type of the activations: rows `ids` [n] of a table.
+mx::array TakeRows(const MlxWeight& table, const mx::array& ids, mx::Dtype activations);
+
+// x [N, in] * w^T: [N, out].
+mx::array Product(const mx::array& x, const MlxWeight& w);
+
+}  // namespace pd
