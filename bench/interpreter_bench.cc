@@ -50,14 +50,12 @@ struct Smol {
   ModelSpec spec = SmolSpec();
   std::vector<std::byte> weights;
   Package package;
-  std::unique_ptr<Interpreter> interpreter;
 
-  Smol() {
+  explicit Smol(WeightFormat format) {
     Weights<mil::EncodedWeight> encoded;
     BlobLayout layout;
     ForEachWeight(spec, encoded, [&](mil::EncodedWeight& w, const WeightInfo& info) {
-      w = IsNeeded(spec, info) ? PlanWeight(spec, info, WeightFormat::kFp16, layout)
-                               : mil::EncodedWeight{info, {}};
+      w = IsNeeded(spec, info) ? PlanWeight(spec, info, format, layout) : mil::EncodedWeight{info, {}};
     });
     weights = RandomHalves(layout.size());
     const auto pointers = MapWeights<const mil::EncodedWeight*>(
@@ -66,38 +64,44 @@ struct Smol {
       package.program.functions["s" + std::to_string(history)] =
           LowerPrefill(spec, pointers, UnitScales(spec), {}, {128, history}, {0}).at(0);
     for (auto& [name, function] : package.program.functions)
-      for (mil::Operation& op : function.body.operations)
-        for (auto& [key, value] : op.attributes)
-          if (auto* blob = std::get_if<mil::Blob>(&value.data))
-            blob->bytes = std::span(weights).subspan(blob->offset + 64, mil::ByteSize(value.type));
-    interpreter = std::make_unique<Interpreter>(package, Pool());
+      for (mil::Operation& op : function.body.operations) {
+        for (auto& [key, value] : op.attributes) Attach(value);
+        for (auto& [key, bindings] : op.inputs)
+          for (mil::Binding& binding : bindings)
+            if (auto* value = std::get_if<mil::Value>(&binding)) Attach(*value);
+      }
+  }
+
+ private:
+  void Attach(mil::Value& value) const {
+    if (auto* blob = std::get_if<mil::Blob>(&value.data))
+      blob->bytes = std::span(weights).subspan(blob->offset + 64, mil::ByteSize(value.type));
   }
 };
-Smol& TheModel() {
-  static Smol model;
-  return model;
-}
 
 void BM_Open(benchmark::State& state) {
-  Smol& smol = TheModel();
+  const auto format = WeightFormat(state.range(0));
+  const Smol smol(format);
   const auto pool = Pool();
   for (auto _ : state) Interpreter(smol.package, pool);
   state.SetBytesProcessed(int64_t(state.iterations()) * int64_t(smol.weights.size()));
+  state.SetLabel(Name(format));
 }
-BENCHMARK(BM_Open)->Unit(benchmark::kMillisecond)->UseRealTime();
+BENCHMARK(BM_Open)->DenseRange(0, 2)->Unit(benchmark::kMillisecond)->UseRealTime();
 
 void BM_Prefill128(benchmark::State& state) {
-  Smol& smol = TheModel();
+  static const Smol smol(WeightFormat::kFp16);
+  static Interpreter interpreter(smol.package, Pool());
   const std::string function = "s" + std::to_string(state.range(0));
   InputTensors inputs;
   const std::vector<std::byte> data = RandomHalves(size_t(1) << 21);
-  for (const mil::NamedType& input : smol.interpreter->Inputs(function))
+  for (const mil::NamedType& input : interpreter.Inputs(function))
     inputs[input.name] = {input.type, {}, data.data()};
-  for (auto _ : state) benchmark::DoNotOptimize(smol.interpreter->Run(function, inputs));
+  for (auto _ : state) benchmark::DoNotOptimize(interpreter.Run(function, inputs));
   const double flops = mil::Lint(function, smol.package.program.functions.at(function)).flops;
   state.counters["FLOP/s"] =
       benchmark::Counter(flops * double(state.iterations()), benchmark::Counter::kIsRate);
-  state.counters["working_MB"] = double(smol.interpreter->working_bytes()) / 1e6;
+  state.counters["working_MB"] = double(interpreter.working_bytes()) / 1e6;
 }
 BENCHMARK(BM_Prefill128)->Arg(0)->Arg(2048)->Unit(benchmark::kMillisecond)->UseRealTime();
 
