@@ -17,6 +17,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   std::ofstream(kPath, std::ios::binary).write(reinterpret_cast<const char*>(data), std::streamsize(size));
   try {
     const pd::BlobFile file(kPath);
+    std::filesystem::remove(kPath);  // the mapping stays
     for (uint64_t offset = 64; offset < size; offset += 64)
       for (const pd::mil::DataType type :
            {pd::mil::DataType::kF16, pd::mil::DataType::kU4, pd::mil::DataType::kI8}) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -12,7 +13,7 @@ namespace pd::test {
 
 // Runs `run`, which must throw Error of this kind with every one of `named` in its message.
 template <class F>
-void ExpectError(ErrorKind kind, std::initializer_list<std::string_view> named, F run) {
+void ExpectError(ErrorKind kind, std::span<const std::string_view> named, F run) {
   try {
     run();
   } catch (const Error& error) {
@@ -24,6 +25,10 @@ void ExpectError(ErrorKind kind, std::initializer_list<std::string_view> named, 
     return;
   }
   ADD_FAILURE() << "nothing was thrown where the error should name \"" << *named.begin() << "\"";
+}
+template <class F>
+void ExpectError(ErrorKind kind, std::initializer_list<std::string_view> named, F run) {
+  ExpectError(kind, std::span(named.begin(), named.size()), run);
 }
 
 }  // namespace pd::test

@@ -31,7 +31,7 @@ REPORTED_LINES, REFUSED_LINES = 600, 900
 
 # A backend's library, or a heavy one, is included in one folder only.
 FOREIGN = [
-    (r"mlx/", "src/mlx/"),
+    (r"mlx/(?!mlx_device\.h)", "src/mlx/"),
     (r"(CoreML|Foundation|IOSurface|Metal|objc)/", "src/coreml/runtime/"),
     (r"google/protobuf/|.*\.pb\.h$", "src/coreml/package/"),
     (r"(immintrin|x86intrin|arm_neon)\.h$", "src/cpu/"),

@@ -41,7 +41,7 @@ Summary Summarise(ModelSource& model) {
     for (TensorTotal* total : {&summary.types[Name(tensor.type)], &summary.all}) {
       ++total->count;
       total->values += tensor.rows() * tensor.columns();
-      total->bytes += tensor.bytes.size();
+      total->bytes += tensor.stored_bytes();
     }
   });
   const int context = model.spec.max_context, prompt = std::min(kPrompt, context);

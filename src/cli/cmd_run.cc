@@ -27,6 +27,7 @@ struct RunOptions {
   PromptOptions prompt;
   bool raw = false, json = false, quiet = false;
   std::string prefill = "cpu", decode = "cpu";
+  int quantise_bits = 0;
   int prefill_chunk = 512, threads = 0, max_tokens = 256, context = 0;
   int logprobs = -1;  // alternatives for each token; -1: no log-probabilities at all
   SampleSpec sample;
@@ -88,11 +89,13 @@ std::filesystem::path BundleFor(const RunOptions& options, ModelSource& model) {
 
 Devices OpenAll(const RunOptions& options, ModelSource& model, int tokens, const Interrupt& interrupt) {
   const std::string names[] = {options.prefill, options.decode};
-  CheckMemory(model, names, tokens, AvailableMemory());
+  CheckMemory(model, names, tokens, AvailableMemory(), options.quantise_bits);
   ProgressBar bar("loading", !options.quiet);
   OpenOptions open;
   open.threads = options.threads;
   if (options.prefill == kCoreMl) open.bundle = BundleFor(options, model);
+  open.quantise_bits = options.quantise_bits;
+  if (!options.quiet) open.note = [](const std::string& sentence) { fmt::print(stderr, "{}\n", sentence); };
   open.progress = [&](size_t done, size_t total) {
     interrupt.Check();
     bar.Show(done, total);
@@ -169,6 +172,8 @@ void CheckOptions(const RunOptions& options) {
   CheckDeviceName(options.decode);
   if (!options.bundle.empty() && options.prefill != kCoreMl)
     throw Fail(ErrorKind::kBadRequest, "--ane: only --prefill {} runs an exported model", kCoreMl);
+  if (options.quantise_bits != 0 && options.prefill != "mlx" && options.decode != "mlx")
+    throw Fail(ErrorKind::kBadRequest, "--quantize: only mlx quantises at load; add --decode mlx");
   if (options.raw && !options.system.empty())
     throw Fail(ErrorKind::kBadRequest, "--system: a plain completion (--raw) has no system message");
   if (options.logprobs >= 0 && !options.json)
@@ -273,6 +278,8 @@ void AddRun(CLI::App& program, Action& action) {
                    "with --prefill coreml: the exported model; default: where 'pd-engine export' puts it")
       ->type_name("DIR");
   command->add_option("--decode", o.decode, "device that generates")->capture_default_str();
+  AddChoice<int>(*command, "--quantize", o.quantise_bits, {{"none", 0}, {"q4", 4}, {"q8", 8}},
+                 "quantise at load what mlx would hold in 16 bits");
   AddInteger(*command, "--prefill-chunk", o.prefill_chunk, {1, INT32_MAX},
              "tokens prefilled and handed over at a time")
       ->default_str("512");

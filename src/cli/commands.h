@@ -12,6 +12,7 @@ void AddExport(CLI::App& program, Action& action);
 void AddInspect(CLI::App& program, Action& action);
 void AddTokenize(CLI::App& program, Action& action);
 void AddLogits(CLI::App& program, Action& action);
+void AddDoctor(CLI::App& program, Action& action);
 void AddVersion(CLI::App& program, Action& action);
 
 // Adds -m,--model.

@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
+#include "cli/model.h"
 #include "cli/terminal.h"
 
 namespace pd::cli {
@@ -21,6 +22,7 @@ int Main(int argc, char** argv) {
   AddExport(program, action);
   AddTokenize(program, action);
   AddLogits(program, action);
+  AddDoctor(program, action);
   AddVersion(program, action);
   try {
     program.parse(argc, argv);
@@ -33,6 +35,7 @@ int Main(int argc, char** argv) {
     throw Fail(ErrorKind::kBadRequest, "{}; see 'pd-engine{} --help'", e.what(),
                commands.empty() ? "" : " " + commands.front()->get_name());
   }
+  PrepareEnvironment();
   return action();
 }
 

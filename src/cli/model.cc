@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "open/open.h"
 
 namespace pd::cli {
 namespace {
@@ -29,6 +30,21 @@ std::optional<fs::path> CacheFolder() {
   if (const char* folder = Variable("XDG_CACHE_HOME")) return fs::path(folder) / "pd-engine";
   if (const char* home = Variable("HOME")) return fs::path(home) / ".cache" / "pd-engine";
   return std::nullopt;
+}
+
+fs::path KernelFolder(const fs::path& cache) { return cache / "kernels"; }
+
+void PrepareEnvironment() {
+  const auto cache = CacheFolder();
+  if (!cache) return;
+  const fs::path folder = KernelFolder(*cache);
+  const auto variables = DeviceEnvironment(folder.string());
+  if (variables.empty()) return;
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (!error) fs::permissions(folder, fs::perms::owner_all, error);
+  if (error) return;  // 'pd-engine doctor' says what is wrong with it
+  for (const auto& [name, value] : variables) setenv(name.c_str(), value.c_str(), 0);
 }
 
 fs::path ModelPath(const std::string& given) {

@@ -14,6 +14,12 @@ namespace pd::cli {
 // $PD_ENGINE_CACHE, $XDG_CACHE_HOME/pd-engine or ~/.cache/pd-engine; nothing when no variable says where.
 std::optional<std::filesystem::path> CacheFolder();
 
+// Below the cache folder: where backends keep what they compile and run.
+std::filesystem::path KernelFolder(const std::filesystem::path& cache);
+// Makes that folder, for this user alone, and sets what backends read from the environment, unless it is set.
+// Before the first call of a device.
+void PrepareEnvironment();
+
 // `given`, whether it exists or not; when it is empty the default model. Throws kNotFound when that is
 // absent, with the way to get it.
 std::filesystem::path ModelPath(const std::string& given);

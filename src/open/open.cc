@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <thread>
 
@@ -11,12 +12,21 @@
 #include "coreml/device/interpreted.h"
 #include "cpu/cpu_device.h"
 #include "device/prefill_via.h"
+#include "device/warm_up.h"
+#include "mlx/mlx_device.h"
 #include "reference/reference_ops.h"
 
 namespace pd {
 namespace {
 
-constexpr int kCpuRows = 512;  // of one step: more gain nothing and take memory
+constexpr int kCpuRows = 512;    // of one step: more gain nothing and take memory
+constexpr int kWarmChunk = 256;  // tokens of a prompt that have a GPU compile what any long chunk needs
+
+MlxOptions MlxOptionsFor(int quantise_bits) {
+  MlxOptions options;
+  options.quantise_bits = quantise_bits;
+  return options;
+}
 
 // Loads the weights of each backend once, however many devices are opened on them.
 class Loader {
@@ -28,6 +38,16 @@ class Loader {
     CpuDeviceOptions options;
     options.max_rows = kCpuRows;
     return OpenCpuDevice(cpu_, Pool(), options);
+  }
+
+  std::unique_ptr<DecodeDevice> OpenMlx() {
+    if (!mlx_) {
+      mlx_ = LoadMlxModel(source_.spec, source_.tensors, MlxOptionsFor(options_.quantise_bits),
+                          options_.progress);
+      if (options_.note)
+        for (const std::string& sentence : LoadNotes(*mlx_)) options_.note(sentence);
+    }
+    return OpenMlxDevice(mlx_);
   }
 
   std::unique_ptr<DecodeDevice> OpenReference() {
@@ -51,15 +71,23 @@ class Loader {
   const OpenOptions& options_;
   std::shared_ptr<ThreadPool> pool_;
   std::shared_ptr<const CpuModel> cpu_;
+  std::shared_ptr<const MlxModel> mlx_;
   std::shared_ptr<const ReferenceModel> reference_;
 };
 
-MemoryNeed NeedOfCpu(ModelSource& model) {
+MemoryNeed NeedOfCpu(ModelSource& model, int) {
   const CpuMemory memory = EstimateCpuMemory(model.spec, model.tensors, kCpuRows);
   return {memory.weights, memory.activations, memory.kv_per_token};
 }
 
-MemoryNeed NeedOfReference(ModelSource& model) {
+MemoryNeed NeedOfMlx(ModelSource& model, int quantise_bits) {
+  const MlxMemory memory = EstimateMlxMemory(model.spec, model.tensors, MlxOptionsFor(quantise_bits));
+  MemoryNeed need{memory.weights, 0, memory.kv_per_token};
+  if (!memory.shared) need.own_memory = GetMlxStatus().memory_bytes;
+  return need;
+}
+
+MemoryNeed NeedOfReference(ModelSource& model, int) {
   MemoryNeed need;
   ForEachWeight(model.spec, model.tensors, [&](const TensorView& tensor, const WeightInfo&) {
     need.weights += size_t(tensor.rows() * tensor.columns()) * sizeof(double);
@@ -70,7 +98,7 @@ MemoryNeed NeedOfReference(ModelSource& model) {
 }
 
 // Weights as halves, of the layers only: the embedding is read from the model's file as it is needed.
-MemoryNeed NeedOfCoreMl(ModelSource& model) {
+MemoryNeed NeedOfCoreMl(ModelSource& model, int) {
   MemoryNeed need;
   ForEachWeight(model.spec, model.tensors, [&](const TensorView& tensor, const WeightInfo& info) {
     if (IsNeeded(model.spec, info)) need.weights += size_t(tensor.rows() * tensor.columns()) * sizeof(F16);
@@ -80,23 +108,28 @@ MemoryNeed NeedOfCoreMl(ModelSource& model) {
   return need;
 }
 
+const char* Present() { return nullptr; }
+const char* MissingMlx() {
+  return std::string_view(MlxBackendName()) == "off" ? "built without MLX" : nullptr;
+}
+
 struct Entry {
   const char* name;
-  const char* missing;                              // not nullptr: why this build cannot open it
+  const char* (*missing)();                         // why this build cannot open it, or nullptr
   std::unique_ptr<DecodeDevice> (Loader::*open)();  // nullptr: it only prefills
-  MemoryNeed (*need)(ModelSource& model);
+  MemoryNeed (*need)(ModelSource& model, int quantise_bits);
   std::unique_ptr<PrefillDevice> (Loader::*open_prefill)() = nullptr;  // nullptr: by way of `open`
 };
 
 constexpr Entry kTable[] = {
-    {"cpu", nullptr, &Loader::OpenCpu, NeedOfCpu},
-    {"reference", nullptr, &Loader::OpenReference, NeedOfReference},
-    {"mlx", "built without MLX", nullptr, nullptr},
-    {"coreml", nullptr, nullptr, NeedOfCoreMl, &Loader::OpenCoreMl},
+    {"cpu", Present, &Loader::OpenCpu, NeedOfCpu},
+    {"reference", Present, &Loader::OpenReference, NeedOfReference},
+    {"mlx", MissingMlx, &Loader::OpenMlx, NeedOfMlx},
+    {"coreml", Present, nullptr, NeedOfCoreMl, &Loader::OpenCoreMl},
 };
 
-bool CanDecode(const Entry& entry) { return !entry.missing && entry.open; }
-bool CanPrefill(const Entry& entry) { return !entry.missing && (entry.open || entry.open_prefill); }
+bool CanDecode(const Entry& entry) { return !entry.missing() && entry.open; }
+bool CanPrefill(const Entry& entry) { return !entry.missing() && (entry.open || entry.open_prefill); }
 
 std::vector<std::string> Names(bool (*can)(const Entry&)) {
   std::vector<std::string> names;
@@ -111,8 +144,8 @@ const Entry& Find(std::string_view name, bool (*can)(const Entry&)) {
   if (it == std::end(kTable))
     throw Fail(ErrorKind::kBadRequest, "there is no device '{}': this build has {}", name,
                fmt::join(Names(can), ", "));
-  if (it->missing)
-    throw Fail(ErrorKind::kUnsupported, "device {}: this pd-engine is {}; it has {}", name, it->missing,
+  if (const char* missing = it->missing())
+    throw Fail(ErrorKind::kUnsupported, "device {}: this pd-engine is {}; it has {}", name, missing,
                fmt::join(Names(can), ", "));
   if (!can(*it))
     throw Fail(ErrorKind::kBadRequest, "device {} only prefills; those that decode are {}", name,
@@ -120,9 +153,15 @@ const Entry& Find(std::string_view name, bool (*can)(const Entry&)) {
   return *it;
 }
 
+bool OnGpu(const DecodeDevice& device) { return device.Info().physical.kind == PhysicalDevice::Kind::kGpu; }
+
 std::string Gigabytes(size_t bytes) { return fmt::format("{:.1f} GB", double(bytes) / 1e9); }
 
 }  // namespace
+
+std::vector<std::pair<std::string, std::string>> DeviceEnvironment(const std::string& kernel_folder) {
+  return MlxEnvironment(kernel_folder);
+}
 
 std::vector<std::string> DeviceNames() { return Names(CanDecode); }
 std::vector<std::string> PrefillDeviceNames() { return Names(CanPrefill); }
@@ -133,7 +172,9 @@ void CheckPrefillDeviceName(std::string_view name) { Find(name, CanPrefill); }
 std::unique_ptr<DecodeDevice> OpenDevice(ModelSource& model, std::string_view name,
                                          const OpenOptions& options) {
   Loader loader(model, options);
-  return (loader.*Find(name, CanDecode).open)();
+  auto device = (loader.*Find(name, CanDecode).open)();
+  if (OnGpu(*device)) WarmUp(*device, options.batches, {});
+  return device;
 }
 
 Devices OpenDevices(ModelSource& model, std::string_view prefill, std::string_view decode,
@@ -141,9 +182,16 @@ Devices OpenDevices(ModelSource& model, std::string_view prefill, std::string_vi
   const Entry &prefill_entry = Find(prefill, CanPrefill), &decode_entry = Find(decode, CanDecode);
   Loader loader(model, options);
   Devices devices;
-  devices.prefill = prefill_entry.open_prefill ? (loader.*prefill_entry.open_prefill)()
-                                               : std::make_unique<PrefillVia>((loader.*prefill_entry.open)());
+  if (prefill_entry.open_prefill) {
+    devices.prefill = (loader.*prefill_entry.open_prefill)();
+  } else {
+    auto prefill_device = (loader.*prefill_entry.open)();
+    if (OnGpu(*prefill_device))
+      WarmUp(*prefill_device, {}, std::array{std::min(kWarmChunk, model.spec.max_context)});
+    devices.prefill = std::make_unique<PrefillVia>(std::move(prefill_device));
+  }
   devices.decode = (loader.*decode_entry.open)();
+  if (OnGpu(*devices.decode)) WarmUp(*devices.decode, options.batches, {});
   return devices;
 }
 
@@ -151,27 +199,43 @@ int ThreadCount(const OpenOptions& options) {
   return options.threads > 0 ? options.threads : std::max(1, int(std::thread::hardware_concurrency()));
 }
 
-MemoryNeed EstimateMemory(ModelSource& model, std::string_view device) {
-  return Find(device, CanPrefill).need(model);
+MemoryNeed EstimateMemory(ModelSource& model, std::string_view device, int quantise_bits) {
+  return Find(device, CanPrefill).need(model, quantise_bits);
 }
 
-void CheckMemory(ModelSource& model, std::span<const std::string> devices, int tokens, size_t available) {
-  size_t weights = 0, kv = 0, activations = 0;
+void CheckMemory(ModelSource& model, std::span<const std::string> devices, int tokens, size_t available,
+                 int quantise_bits) {
+  struct Sum {
+    size_t weights = 0, kv = 0, activations = 0;
+    std::vector<std::string> devices;
+  };
+  const auto check = [&](const Sum& sum, size_t most) {
+    const size_t total = sum.weights + sum.kv + sum.activations;
+    if (total <= most) return;
+    throw Fail(
+        ErrorKind::kOutOfMemory,
+        "{} needs {}: {} of weights, {} of keys and values for {} tokens on {}; {} are available; choose a "
+        "smaller or more strongly quantised model, or a shorter context",
+        model.path.string(), Gigabytes(total), Gigabytes(sum.weights), Gigabytes(sum.kv), tokens,
+        fmt::join(sum.devices, " and "), Gigabytes(most));
+  };
+  Sum shared;
   for (size_t i = 0; i < devices.size(); ++i) {
-    const MemoryNeed need = EstimateMemory(model, devices[i]);
-    if (std::ranges::find(devices.first(i), devices[i]) == devices.begin() + ptrdiff_t(i))
-      weights += need.weights;
-    kv += need.kv_per_token * size_t(tokens);
-    activations += need.activations;
+    const MemoryNeed need = EstimateMemory(model, devices[i], quantise_bits);
+    const bool first = std::ranges::find(devices.first(i), devices[i]) == devices.begin() + ptrdiff_t(i);
+    const auto uses = size_t(std::ranges::count(devices, devices[i]));
+    if (need.own_memory) {
+      if (first)
+        check({need.weights, uses * need.kv_per_token * size_t(tokens), need.activations, {devices[i]}},
+              *need.own_memory);
+      continue;
+    }
+    if (first) shared.weights += need.weights;
+    shared.kv += need.kv_per_token * size_t(tokens);
+    shared.activations += need.activations;
+    shared.devices.push_back(devices[i]);
   }
-  const size_t total = weights + kv + activations;
-  if (total > available)
-    throw Fail(ErrorKind::kOutOfMemory,
-               "{} needs {}: {} of weights, {} of keys and values for {} tokens on {}; {} are available; "
-               "choose a smaller "
-               "or more strongly quantised model, or a shorter context",
-               model.path.string(), Gigabytes(total), Gigabytes(weights), Gigabytes(kv), tokens,
-               fmt::join(devices, " and "), Gigabytes(available));
+  check(shared, available);
 }
 
 }  // namespace pd

@@ -3,9 +3,11 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "coreml/device/predictor.h"
@@ -20,6 +22,12 @@ struct OpenOptions {
   std::function<void(size_t done_bytes, size_t total_bytes)> progress = {};
   std::filesystem::path bundle = {};  // the exported model that device coreml runs
   PredictorFactory predictors = {};   // what runs its packages; empty: our interpreter
+  // 4 or 8: weights that mlx would hold in 16 bits are quantised at load. 0: they stay so.
+  int quantise_bits = 0;
+  // Told what loading did to the weights that the user should know, a sentence at a time.
+  std::function<void(const std::string& sentence)> note = {};
+  // Sequences that will decode together: a GPU then compiles what such steps need before the first comes.
+  std::vector<int> batches = {1};
 };
 
 // Each has KV memory of its own; devices of one backend share their weights and threads, so one thread must
@@ -28,6 +36,11 @@ struct Devices {
   std::unique_ptr<PrefillDevice> prefill;
   std::unique_ptr<DecodeDevice> decode;
 };
+
+// Variables that backends read from the process's environment: a program sets those that are not set yet,
+// before it opens a device. `kernel_folder` is where they keep what they compile, and load it from as code:
+// nobody else may write there. Empty when no backend of this build compiles anything.
+std::vector<std::pair<std::string, std::string>> DeviceEnvironment(const std::string& kernel_folder);
 
 // What this build can open, as --decode takes it.
 std::vector<std::string> DeviceNames();
@@ -53,11 +66,15 @@ struct MemoryNeed {
   size_t weights = 0;       // shared by devices of one backend
   size_t activations = 0;   // at most
   size_t kv_per_token = 0;  // for each token of a slot's capacity
+  // Bytes of the device's own memory, when this is of that and not of the processor's.
+  std::optional<size_t> own_memory = std::nullopt;
 };
-MemoryNeed EstimateMemory(ModelSource& model, std::string_view device);
+MemoryNeed EstimateMemory(ModelSource& model, std::string_view device, int quantise_bits = 0);
 
 // Throws kOutOfMemory with the numbers when these devices together, each with one sequence of `tokens`, do
-// not fit `available` bytes.
-void CheckMemory(ModelSource& model, std::span<const std::string> devices, int tokens, size_t available);
+// not fit `available` bytes of the processor's memory, or those of them that have memory of their own do not
+// fit that.
+void CheckMemory(ModelSource& model, std::span<const std::string> devices, int tokens, size_t available,
+                 int quantise_bits = 0);
 
 }  // namespace pd

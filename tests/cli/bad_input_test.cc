@@ -1,11 +1,13 @@
 // What people do wrong, with the real program: one clear line and a documented exit code each.
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "base/json.h"
+#include "open/open.h"
 #include "tests/cli/process.h"
 #include "tests/cli/temp_folder.h"
 
@@ -73,14 +75,18 @@ TEST(BadInput, Combinations) {
   EXPECT_EQ(RunError(2, {"--logprobs", "3"}), "--logprobs: log-probabilities are printed with --json only");
   EXPECT_EQ(RunError(2, {"--stop", ""}), "--stop: an empty string would stop every text at once");
   EXPECT_TRUE(Contains(RunError(2, {"--top-k", "1", "--top-k", "2"}), "--top-k"));
+  EXPECT_EQ(RunError(2, {"--quantize", "q5"}), "--quantize: 'q5' is none of none|q4|q8");
+  EXPECT_EQ(RunError(2, {"--quantize", "q4"}), "--quantize: only mlx quantises at load; add --decode mlx");
 }
 
+std::string Devices() { return fmt::format("{}", fmt::join(DeviceNames(), ", ")); }
+
 TEST(BadInput, Devices) {
-  EXPECT_EQ(RunError(2, {"--decode", "gpu"}), "there is no device 'gpu': this build has cpu, reference");
-  EXPECT_EQ(RunError(2, {"--prefill", "gpu"}),
-            "there is no device 'gpu': this build has cpu, reference, coreml");
+  EXPECT_EQ(RunError(2, {"--decode", "gpu"}), "there is no device 'gpu': this build has " + Devices());
+  EXPECT_EQ(RunError(2, {"--prefill", "gpu"}), fmt::format("there is no device 'gpu': this build has {}",
+                                                           fmt::join(PrefillDeviceNames(), ", ")));
   EXPECT_EQ(ErrorOf(2, {"logits", "-m", kTiny, "-i", "1", "-o", "/dev/null", "--device", "tpu"}),
-            "there is no device 'tpu': this build has cpu, reference");
+            "there is no device 'tpu': this build has " + Devices());
 }
 
 TEST(BadInput, Prompts) {

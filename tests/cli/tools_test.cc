@@ -1,11 +1,17 @@
 // inspect, tokenize, logits and version with the real program.
+#include <fmt/ranges.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <map>
 
 #include "base/json.h"
+#include "cpu/level.h"
 #include "formats/model_source.h"
 #include "formats/safetensors.h"
+#include "open/open.h"
 #include "tests/cli/process.h"
 #include "tests/cli/temp_folder.h"
 #include "tests/error_table.h"
@@ -37,7 +43,8 @@ std::vector<T> Values(const SafetensorsFile& file, const std::string& name) {
 
 TEST(Help, NamesCommandsFlagsAndExitCodes) {
   const std::string help = OutputOf({"--help"});
-  for (const char* word : {"run", "inspect", "export", "tokenize", "logits", "version", "exit codes", "130"})
+  for (const char* word :
+       {"run", "inspect", "export", "tokenize", "doctor", "logits", "version", "exit codes", "130"})
     EXPECT_NE(help.find(word), std::string::npos) << word;
   const std::string run = OutputOf({"run", "--help"});
   for (const char* word :
@@ -46,7 +53,58 @@ TEST(Help, NamesCommandsFlagsAndExitCodes) {
 }
 
 TEST(Version, NamesDevices) {
-  EXPECT_EQ(OutputOf({"version"}), "pd-engine 0.1.0 (devices: cpu, reference, coreml)\n");
+  EXPECT_EQ(OutputOf({"version"}),
+            fmt::format("pd-engine 0.1.0 (devices: {})\n", fmt::join(PrefillDeviceNames(), ", ")));
+}
+
+// What `doctor --json` finds, by subject; a finding that is not fine has a remedy.
+std::map<std::string, Json> Diagnose(int code, const std::filesystem::path& cache) {
+  const Outcome outcome =
+      RunEngine({"doctor", "--json"}, {.environment = {"PD_ENGINE_CACHE=" + cache.string()}});
+  EXPECT_EQ(outcome.code, code) << outcome.out;
+  const Json json = ParseJson(outcome.out, "standard output");
+  std::map<std::string, Json> findings;
+  for (const Json& finding : json["findings"]) {
+    EXPECT_EQ(finding["state"] != "ok", finding["remedy"].is_string()) << finding;
+    findings[finding["subject"]] = finding;
+  }
+  return findings;
+}
+
+TEST(Doctor, NamesDevicesAndWhatIsMissing) {
+  const TempFolder cache;
+  std::filesystem::permissions(cache.path(), std::filesystem::perms::owner_all);
+  const auto findings = Diagnose(0, cache.path());
+  EXPECT_EQ(findings.at("pd-engine")["value"], "0.1.0");
+  EXPECT_EQ(findings.at("cpu")["state"],
+            std::string(cpu::Name(cpu::BestLevel())) == "scalar" ? "note" : "ok");
+  EXPECT_EQ(findings.at("default model")["state"], "note");
+  const auto names = DeviceNames();
+  const bool has_mlx = std::ranges::count(names, "mlx") == 1;
+  EXPECT_NE(findings.at("mlx")["value"].get<std::string>().find(has_mlx ? "MLX 0.32.4" : "not in this build"),
+            std::string::npos);
+  const std::string text =
+      OutputOf({"doctor"}, {.environment = {"PD_ENGINE_CACHE=" + cache.path().string()}});
+  EXPECT_EQ(std::ranges::count(text, '\n'), std::ptrdiff_t(findings.size()));
+}
+
+// Others could put code there that we would run.
+TEST(Doctor, ACacheThatOthersMayWriteToIsAProblem) {
+  const TempFolder cache;
+  std::filesystem::permissions(cache.path(), std::filesystem::perms::all);
+  const Json finding = Diagnose(7, cache.path()).at("models and caches");
+  EXPECT_EQ(finding["state"], "problem");
+  EXPECT_EQ(finding["remedy"], "others may write to it; run: chmod go-w " + cache.path().string());
+}
+
+TEST(Run, SaysWhatQuantisingAtLoadDid) {
+  const auto names = DeviceNames();
+  if (std::ranges::count(names, "mlx") == 0) GTEST_SKIP() << "this build has no MLX";
+  const Outcome outcome = RunEngine({"run", "-m", kTiny, "--raw", "-p", "Hello", "-n", "2", "--prefill",
+                                     "mlx", "--decode", "mlx", "--quantize", "q4"});
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_NE(outcome.err.find("matrices are quantised to 4 bits, as asked for"), std::string::npos)
+      << outcome.err;
 }
 
 TEST(Inspect, CountsWhatTheFilesHold) {

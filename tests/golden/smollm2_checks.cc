@@ -41,6 +41,16 @@ SmolLM2Devices& LoadSmolLM2() {
   return devices;
 }
 
+std::function<std::unique_ptr<DecodeDevice>()> LoadSmolLM2On(const std::string& name) {
+  const char* path = std::getenv("PD_TEST_MODEL");
+  PD_CHECK(path);
+  const ModelSource source = OpenModel(path);
+  TinyModel model{source.spec, source.tensors};
+  for (const TestDevice& device : AllDevices())
+    if (device.name == name) return device.load(model);
+  return {};
+}
+
 Logits AllLogits(DecodeDevice& device, std::span<const TokenId> ids) {
   const SlotId slot = device.Open(int(ids.size()), {});
   Logits all;
@@ -83,6 +93,13 @@ static double Divergence(std::span<const float> p, std::span<const float> q) {
 
 namespace {
 
+// Root mean square.
+double Size(std::span<const float> row) {
+  double square = 0;
+  for (float x : row) square += double(x) * double(x);
+  return std::sqrt(square / double(row.size()));
+}
+
 struct Tally {
   int positions = 0, disagreements = 0;
   int outliers = 0;  // rows further from the reference than the cpu's bound
@@ -113,10 +130,7 @@ void CheckPrompt(const GoldenFile& golden, const std::string& name, Tally& tally
     const int choice = ArgMax(got);
     if (choice != top_ids[top]) {
       // Allowed only between logits that the cpu's bound cannot tell apart: each may be off by it.
-      double square = 0;
-      for (float x : want) square += double(x) * double(x);
-      const double size = std::sqrt(square / double(want.size()));
-      EXPECT_LE(top_logits[top] - want[size_t(choice)], 2 * devices.cpu_bound * size) << "cpu at " << t;
+      EXPECT_LE(top_logits[top] - want[size_t(choice)], 2 * devices.cpu_bound * Size(want)) << "cpu at " << t;
       ++tally.disagreements;
     }
     tally.divergence += Divergence(want, got);
@@ -135,6 +149,26 @@ void CheckPrompts(const std::vector<std::string>& names) {
   EXPECT_LE(tally.divergence / tally.positions, 1e-3);
   std::printf("%d positions, cpu disagrees at %d, mean KL %.2e\n", tally.positions, tally.disagreements,
               tally.divergence / tally.positions);
+}
+
+void CheckAgainstCpu(DecodeDevice& device, const std::vector<std::string>& names) {
+  const GoldenFile golden(SmolLM2Data("golden.safetensors"));
+  const SmolLM2Devices& devices = LoadSmolLM2();
+  int positions = 0, disagreements = 0;
+  for (const std::string& name : names) {
+    const auto ids = golden.Read<TokenId>(name + ".ids");
+    const Logits cpu = AllLogits(*devices.cpu, ids), other = AllLogits(device, ids);
+    for (int t = 0; t < cpu.rows; ++t, ++positions) {
+      const auto want = Row(cpu, t), got = Row(other, t);
+      EXPECT_LE(RelativeError(got, want), 3 * devices.cpu_bound) << name << " at " << t;
+      const auto chosen = size_t(ArgMax(want)), choice = size_t(ArgMax(got));
+      if (choice == chosen) continue;
+      EXPECT_LE(want[chosen] - want[choice], 2 * devices.cpu_bound * Size(want)) << name << " at " << t;
+      ++disagreements;
+    }
+  }
+  EXPECT_LE(disagreements, 0.02 * positions) << positions << " positions";
+  std::printf("%d positions, disagrees with the cpu at %d\n", positions, disagreements);
 }
 
 }  // namespace pd::test

@@ -22,6 +22,10 @@ struct SmolLM2Devices {
 // Loaded once for all tests of the process: dequantising to double takes a second and 1 GB.
 SmolLM2Devices& LoadSmolLM2();
 
+// The model on another device of this build, by its name in AllDevices(); an empty function when the build
+// has none.
+std::function<std::unique_ptr<DecodeDevice>()> LoadSmolLM2On(const std::string& device);
+
 // Logits of every position of one text.
 Logits AllLogits(DecodeDevice& device, std::span<const TokenId> ids);
 std::span<const float> Row(const Logits& logits, int row);
@@ -32,5 +36,9 @@ double LogSumExp(std::span<const float> row);
 // most, with a mean KL divergence from the reference below 1e-3. One row in a hundred may be beyond the
 // bound, none beyond three times the bound.
 void CheckPrompts(const std::vector<std::string>& names);
+
+// The named prompts on another device: at every position it chooses what the cpu chooses, or, at 2 % of them
+// at most, what the cpu's bound cannot tell from it.
+void CheckAgainstCpu(DecodeDevice& device, const std::vector<std::string>& names);
 
 }  // namespace pd::test

@@ -77,5 +77,33 @@ TEST(SmolLM2, HandoffEqualsAlone) {
   }
 }
 
+TEST(SmolLM2, MlxAgreesWithTheCpu) {
+  const auto open = LoadSmolLM2On("mlx");
+  if (!open) GTEST_SKIP() << "this build has no MLX";
+  CheckAgainstCpu(*open(), {"capital"});
+}
+
+// Prefill on cpu and mlx, decode on cpu and mlx: the logits of the cpu alone, within its bound.
+TEST(SmolLM2, PrefillAndDecodeOnCpuAndMlx) {
+  const auto open = LoadSmolLM2On("mlx");
+  if (!open) GTEST_SKIP() << "this build has no MLX";
+  const GoldenFile golden(SmolLM2Data("golden.safetensors"));
+  const auto ids = golden.Read<TokenId>("capital.ids");
+  const size_t prompt = 12;
+  for (const bool prefill_on_mlx : {false, true}) {
+    PrefillVia prefill(prefill_on_mlx ? open() : LoadSmolLM2().open_cpu());
+    const KvSegment segment = prefill.Begin(int(prompt), {}, {})->Run(std::span(ids).first(prompt - 1), 0);
+    for (const bool decode_on_mlx : {false, true}) {
+      const auto decode = decode_on_mlx ? open() : LoadSmolLM2().open_cpu();
+      const SlotId slot = decode->Open(64, {});
+      decode->Import(slot, segment);
+      const auto got = Feed(*decode, slot, ids, int(prompt) - 1, int(prompt), 1);
+      const auto want = Alone(*LoadSmolLM2().cpu, std::span(ids).first(prompt), int(prompt));
+      EXPECT_LE(RelativeError(got, want), LoadSmolLM2().cpu_bound)
+          << (prefill_on_mlx ? "mlx" : "cpu") << " to " << (decode_on_mlx ? "mlx" : "cpu");
+    }
+  }
+}
+
 }  // namespace
 }  // namespace pd::test

@@ -7,13 +7,14 @@ from pathlib import Path
 
 from transformers import AutoConfig, PreTrainedModel
 
-from goldens import gguf_files, models
+from goldens import gguf_files, mlx_folders, models
 from goldens.cases import CASES, Case
 
 
 def make(out: Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     entries = [entry for case in CASES for entry in _make_case(case, out)]
+    entries += mlx_folders.make(out)
     lines = ",\n  ".join(json.dumps(entry) for entry in entries)
     (out / "models.json").write_text(f"[\n  {lines}\n]\n")
 

@@ -177,9 +177,11 @@ class Exporter {
 
   void CheckQuality() {
     std::vector<BlobFile> files;
+    files.reserve(report_.bundle.shards.size());
     for (const BundleShard& shard : report_.bundle.shards)
       files.emplace_back(report_.bundle.path / shard.package / kWeightsPlace / "weight.bin");
     std::vector<const BlobFile*> file_of_layer;
+    file_of_layer.reserve(spec_.layers.size());
     for (int layer = 0; layer < int(spec_.layers.size()); ++layer)
       file_of_layer.push_back(&files[ShardOf(layer)]);
     Weights<StreamedWeight> stored = StreamEncoded(spec_, tensors_, scales_, encoded_, file_of_layer);

@@ -17,8 +17,9 @@ namespace {
 struct Matrix {
   int tokens = 0, channels = 0;
   std::vector<float> values;
-  float* Row(int t) { return values.data() + size_t(t) * size_t(channels); }
-  const float* Row(int t) const { return values.data() + size_t(t) * size_t(channels); }
+  // From channel c of token t on.
+  float* At(int t, int64_t c = 0) { return values.data() + int64_t(t) * channels + c; }
+  const float* At(int t, int64_t c = 0) const { return values.data() + int64_t(t) * channels + c; }
 };
 
 Matrix Zeros(int tokens, int channels) {
@@ -44,7 +45,7 @@ class SampleOps {
 
   Tensor Embed(const Weight& table, float scale, const Rows& rows) {
     Matrix x = Zeros(rows.count(), int(table.info.shape[1]));
-    for (int t = 0; t < x.tokens; ++t) table.read(rows.ids[size_t(t)], {x.Row(t), size_t(x.channels)});
+    for (int t = 0; t < x.tokens; ++t) table.read(rows.ids[size_t(t)], {x.At(t), size_t(x.channels)});
     for (float& v : x.values) v *= scale;
     return x;
   }
@@ -55,8 +56,7 @@ class SampleOps {
     const int width = x.channels / groups;
     for (int t = 0; t < x.tokens; ++t)
       for (int first = 0; first < x.channels; first += width)
-        kernels_.norm(y.Row(t) + first, g.data(), norm.plus_one ? 1.f : 0.f, norm.eps, width,
-                      y.Row(t) + first);
+        kernels_.norm(y.At(t, first), g.data(), norm.plus_one ? 1.f : 0.f, norm.eps, width, y.At(t, first));
     // A block's own norm makes what joins the stream; the stream itself is measured where it is added.
     if (gain.info.part != "post_attn" && gain.info.part != "post_mlp") Raise(Layer(gain).other, y.values);
     return y;
@@ -74,7 +74,7 @@ class SampleOps {
     w.weight.forget();
     if (w.bias) {
       const std::vector<float> bias = ReadVector(*w.bias);
-      for (int t = 0; t < y.tokens; ++t) kernels_.add(y.Row(t), bias.data(), out);
+      for (int t = 0; t < y.tokens; ++t) kernels_.add(y.At(t), bias.data(), out);
     }
     LayerSample& layer = Layer(w.weight);
     Raise(info.part == "o"      ? layer.attn_out
@@ -94,7 +94,8 @@ class SampleOps {
         const double angle = rows.pos[size_t(t)] * f.inverse[i];
         cos[i] = float(std::cos(angle) * f.scale), sin[i] = float(std::sin(angle) * f.scale);
       }
-      for (int h = 0; h < heads; ++h) kernels_.rope(x.Row(t) + h * width, cos.data(), sin.data(), half);
+      for (int h = 0; h < heads; ++h)
+        kernels_.rope(x.At(t, int64_t(h) * width), cos.data(), sin.data(), half);
     }
     return x;
   }
@@ -118,13 +119,13 @@ class SampleOps {
   }
 
   Tensor Gate(Tensor x, const Tensor& up, Activation activation) {
-    for (int t = 0; t < x.tokens; ++t) kernels_.gate[size_t(activation)](x.Row(t), up.Row(t), x.channels);
+    for (int t = 0; t < x.tokens; ++t) kernels_.gate[size_t(activation)](x.At(t), up.At(t), x.channels);
     Raise(result_.layers[size_t(layer_)].hidden, x.values);
     return x;
   }
 
   Tensor Add(Tensor x, const Tensor& y) {
-    for (int t = 0; t < x.tokens; ++t) kernels_.add(x.Row(t), y.Row(t), x.channels);
+    for (int t = 0; t < x.tokens; ++t) kernels_.add(x.At(t), y.At(t), x.channels);
     LayerSample& sample = result_.layers[size_t(layer_)];
     Raise(sample.stream, x.values);
     Raise(sample.stream, y.values);
@@ -176,7 +177,8 @@ class SampleOps {
                   .out = tile.out.data(),
                   .out_stride = cpu::kTile,
                   .next = nullptr});
-    for (int t = 0; t < x.tokens; ++t) std::copy_n(tile.out.data() + t * cpu::kTile, count, y.Row(t) + first);
+    for (int t = 0; t < x.tokens; ++t)
+      std::copy_n(tile.out.data() + int64_t(t) * cpu::kTile, count, y.At(t, first));
   }
 
   static void AttendHead(const AttentionSpec& a, int head, const Matrix& q, const LayerSample& sample,
@@ -185,17 +187,17 @@ class SampleOps {
     std::vector<float> p(size_t(q.tokens));
     for (int t = 0; t < q.tokens; ++t) {
       const int first = a.window ? std::max(0, t - *a.window + 1) : 0;
-      const float* query = q.Row(t) + head * d;
+      const float* query = q.At(t, int64_t(head) * d);
       for (int s = first; s <= t; ++s) {
-        const float* key = sample.keys.data() + s * width + kv;
+        const float* key = sample.keys.data() + int64_t(s) * width + kv;
         float sum = 0;
         for (int i = 0; i < d; ++i) sum += query[i] * key[i];
         p[size_t(s)] = sum * a.scale;
       }
-      Soften(a, std::span(p).subspan(size_t(first), size_t(t - first + 1)), largest);
-      float* out = y.Row(t) + head * d;
+      Soften(a, std::span(p).first(size_t(t) + 1).subspan(size_t(first)), largest);
+      float* out = y.At(t, int64_t(head) * d);
       for (int s = first; s <= t; ++s) {
-        const float* value = sample.values.data() + s * width + kv;
+        const float* value = sample.values.data() + int64_t(s) * width + kv;
         for (int i = 0; i < d; ++i) out[i] += p[size_t(s)] * value[i];
       }
     }
@@ -212,7 +214,7 @@ class SampleOps {
   void Weigh(const WeightInfo& info, const Matrix& x) {
     std::vector<double> sums(size_t(x.channels));
     for (int t = 0; t < x.tokens; ++t)
-      for (int c = 0; c < x.channels; ++c) sums[size_t(c)] += double(x.Row(t)[c]) * double(x.Row(t)[c]);
+      for (int c = 0; c < x.channels; ++c) sums[size_t(c)] += double(x.At(t)[c]) * double(x.At(t)[c]);
     std::vector<float>& mean_square = result_.importance[info.name];
     for (double sum : sums)
       mean_square.push_back(

@@ -81,6 +81,7 @@ Weights<StreamedWeight> StreamEncoded(const ModelSpec& spec, const Weights<Tenso
     if (!IsNeeded(spec, info)) return;
     const mil::Folding folding = mil::FoldingOf(spec, scales, info);
     std::vector<StoredPart> parts;
+    parts.reserve(weight.parts.size());
     for (const mil::EncodedPart& part : weight.parts)
       parts.push_back(Locate(part, *file_of_layer.at(size_t(info.layer))));
     streamed.forget = [parts] {

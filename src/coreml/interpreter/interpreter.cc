@@ -123,10 +123,10 @@ OutputTensors Interpreter::Run(const std::string& function, const InputTensors& 
   State& s = *state_;
   State::Function& f = s.Find(function);
   const Plan& plan = f.plan;
-  for (const auto& [name, tensor] : inputs)
+  for (const auto& given : inputs)
     if (std::none_of(plan.inputs.begin(), plan.inputs.end(),
-                     [&name = name](const mil::NamedType& input) { return input.name == name; }))
-      throw Fail(ErrorKind::kBadRequest, "function {} has no input '{}'", function, name);
+                     [&](const mil::NamedType& input) { return input.name == given.first; }))
+      throw Fail(ErrorKind::kBadRequest, "function {} has no input '{}'", function, given.first);
   if (!plan.states.empty() && !(states && states->content_))
     throw Fail(ErrorKind::kBadRequest, "function {} has states, and none were given", function);
 

@@ -150,10 +150,4 @@ double LoadScalar(const View& v) {
   return x;
 }
 
-int64_t LoadIntScalar(const View& v) {
-  int64_t x;
-  LoadInts(v, 0, 1, 1, &x);
-  return x;
-}
-
 }  // namespace pd::interp

@@ -14,7 +14,6 @@ struct Bool {
 
 // Types of tensors at run time: fp16, fp32, int8, uint8, int16, uint16, int32, bool.
 bool IsRunTimeType(DataType dtype);
-inline bool IsInteger(DataType dtype) { return !mil::IsFloat(dtype) && dtype != DataType::kBool; }
 
 // n elements from `offset`, `step` elements apart, of a view's memory. To integers: fractions are cut off,
 // what lies outside saturates, NaN becomes 0; to bool: whether it differs from 0. From double to fp16 by way
@@ -30,7 +29,6 @@ void LoadFloats(const cpu::Kernels& kernels, const View& v, int64_t offset, int6
 void StoreFloats(const cpu::Kernels& kernels, const View& v, int64_t offset, int64_t step, int64_t n,
                  const float* x);
 
-double LoadScalar(const View& v);      // the first element
-int64_t LoadIntScalar(const View& v);  // likewise
+double LoadScalar(const View& v);  // the first element
 
 }  // namespace pd::interp

@@ -11,15 +11,15 @@ namespace {
 template <class T>
 void CopyTyped(Machine& machine, const View& from, const View& to) {
   const Rows<2> rows({&from, &to});
-  const auto [from_step, to_step] = rows.steps();
-  rows.Run(machine.pool, [&, from_step = from_step, to_step = to_step](const auto& at, int64_t n) {
+  rows.Run(machine.pool, [&](const auto& at, int64_t n) {
+    const auto& step = rows.steps();
     const T* in = from.as<T>() + at[0];
     T* out = to.as<T>() + at[1];
-    if (from_step == 1 && to_step == 1) {
+    if (step[0] == 1 && step[1] == 1) {
       std::memcpy(out, in, size_t(n) * sizeof(T));
       return;
     }
-    for (int64_t i = 0; i < n; ++i) out[i * to_step] = in[i * from_step];
+    for (int64_t i = 0; i < n; ++i) out[i * step[1]] = in[i * step[0]];
   });
 }
 

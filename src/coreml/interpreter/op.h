@@ -35,19 +35,13 @@ class Site {
   Site(const mil::Operation& op, const mil::Operands& operands,
        std::map<std::string, std::vector<const Constant*>, std::less<>> known, Constants& constants,
        bool plain)
-      : op_(op),
-        operands_(operands),
-        given_(operands),
-        known_(std::move(known)),
-        constants_(constants),
-        plain_(plain) {}
+      : op_(op), given_(operands), known_(std::move(known)), constants_(constants), plain_(plain) {}
 
   const std::string& name() const { return op_.type; }
   const mil::Given& given() const { return given_; }
   bool Has(std::string_view parameter) const { return given_.FindAll(parameter) != nullptr; }
   const mil::TensorType& Type(std::string_view parameter, size_t i = 0) const;
   const mil::TensorType& Result(size_t i = 0) const { return op_.outputs.at(i).type; }
-  size_t results() const { return op_.outputs.size(); }
   size_t Count(std::string_view parameter) const;  // tensors under one parameter
 
   // Asks for an operand at run time; returns its place in Call::in.
@@ -66,7 +60,6 @@ class Site {
 
  private:
   const mil::Operation& op_;
-  const mil::Operands& operands_;
   mil::Given given_;
   std::map<std::string, std::vector<const Constant*>, std::less<>> known_;
   Constants& constants_;

@@ -152,12 +152,12 @@ void RunUnary(const Call& call, const F& f) {
   const View &x = call.in[0], &y = call.out[0];
   const Rows<2> rows({&x, &y});
   rows.Run(call.machine.pool, [&](const auto& at, int64_t length) {
-    const auto [dx, dy] = rows.steps();
+    const auto& step = rows.steps();
     double piece[kPiece];
-    ForPieces(length, [&, dx = dx, dy = dy](int64_t i, int64_t n) {
-      LoadDoubles(x, at[0] + i * dx, dx, n, piece);
+    ForPieces(length, [&](int64_t i, int64_t n) {
+      LoadDoubles(x, at[0] + i * step[0], step[0], n, piece);
       for (int64_t j = 0; j < n; ++j) piece[j] = f(piece[j]);
-      StoreDoubles(y, at[1] + i * dy, dy, n, piece);
+      StoreDoubles(y, at[1] + i * step[1], step[1], n, piece);
     });
   });
 }
@@ -170,13 +170,13 @@ void RunBinary(const Call& call, Load load, Store store, F f) {
   const View x = BroadcastTo(call.in[0], shape), y = BroadcastTo(call.in[1], shape);
   const Rows<3> rows({&x, &y, &z});
   rows.Run(call.machine.pool, [&](const auto& at, int64_t length) {
-    const auto [dx, dy, dz] = rows.steps();
+    const auto& step = rows.steps();
     Number a[kPiece], b[kPiece];
-    ForPieces(length, [&, dx = dx, dy = dy, dz = dz](int64_t i, int64_t n) {
-      load(x, at[0] + i * dx, dx, n, a);
-      load(y, at[1] + i * dy, dy, n, b);
+    ForPieces(length, [&](int64_t i, int64_t n) {
+      load(x, at[0] + i * step[0], step[0], n, a);
+      load(y, at[1] + i * step[1], step[1], n, b);
       f(a, b, n);
-      store(z, at[2] + i * dz, dz, n, a);
+      store(z, at[2] + i * step[2], step[2], n, a);
     });
   });
 }
@@ -227,12 +227,12 @@ Kernel FastActivation(size_t index) {
     float ones[kPiece];
     std::fill_n(ones, kPiece, 1.f);
     rows.Run(call.machine.pool, [&](const auto& at, int64_t length) {
-      const auto [dx, dy] = rows.steps();
+      const auto& step = rows.steps();
       float piece[kPiece];
-      ForPieces(length, [&, dx = dx, dy = dy](int64_t i, int64_t n) {
-        LoadFloats(kernels, x, at[0] + i * dx, dx, n, piece);
+      ForPieces(length, [&](int64_t i, int64_t n) {
+        LoadFloats(kernels, x, at[0] + i * step[0], step[0], n, piece);
         kernels.gate[index](piece, ones, n);
-        StoreFloats(kernels, y, at[1] + i * dy, dy, n, piece);
+        StoreFloats(kernels, y, at[1] + i * step[1], step[1], n, piece);
       });
     });
   };
@@ -304,14 +304,14 @@ Kernel MakeSelect(Site& site) {
                b = BroadcastTo(call.in[2], shape);
     const Rows<4> rows({&c, &a, &b, &z});
     rows.Run(call.machine.pool, [&](const auto& at, int64_t length) {
-      const auto [dc, da, db, dz] = rows.steps();
+      const auto& step = rows.steps();
       double chosen[kPiece], x[kPiece], y[kPiece];
-      ForPieces(length, [&, dc = dc, da = da, db = db, dz = dz](int64_t i, int64_t n) {
-        LoadDoubles(c, at[0] + i * dc, dc, n, chosen);
-        LoadDoubles(a, at[1] + i * da, da, n, x);
-        LoadDoubles(b, at[2] + i * db, db, n, y);
+      ForPieces(length, [&](int64_t i, int64_t n) {
+        LoadDoubles(c, at[0] + i * step[0], step[0], n, chosen);
+        LoadDoubles(a, at[1] + i * step[1], step[1], n, x);
+        LoadDoubles(b, at[2] + i * step[2], step[2], n, y);
         for (int64_t j = 0; j < n; ++j) x[j] = chosen[j] != 0 ? x[j] : y[j];
-        StoreDoubles(z, at[3] + i * dz, dz, n, x);
+        StoreDoubles(z, at[3] + i * step[3], step[3], n, x);
       });
     });
   };
@@ -343,14 +343,14 @@ Kernel MakeChannelwise(Site& site) {
     const View a = AlongChannels(call.in[1], y), b = AlongChannels(call.in[2], y);
     const Rows<4> rows({&call.in[0], &a, &b, &y});
     rows.Run(call.machine.pool, [&](const auto& at, int64_t length) {
-      const auto [dx, da, db, dy] = rows.steps();
+      const auto& step = rows.steps();
       for (int64_t i = 0; i < length; ++i) {
         double v, alpha, beta;
-        LoadDoubles(call.in[0], at[0] + i * dx, 1, 1, &v);
-        LoadDoubles(a, at[1] + i * da, 1, 1, &alpha);
-        LoadDoubles(b, at[2] + i * db, 1, 1, &beta);
+        LoadDoubles(call.in[0], at[0] + i * step[0], 1, 1, &v);
+        LoadDoubles(a, at[1] + i * step[1], 1, 1, &alpha);
+        LoadDoubles(b, at[2] + i * step[2], 1, 1, &beta);
         v = softplus ? alpha * Softplus(beta * v) : v >= 0 ? v : alpha * v;
-        StoreDoubles(y, at[3] + i * dy, 1, 1, &v);
+        StoreDoubles(y, at[3] + i * step[3], 1, 1, &v);
       }
     });
   };

@@ -273,9 +273,11 @@ Kernel MakeCumSum(Site& site) {
 // Places of a line's numbers in order; equal ones keep theirs, NaN comes last.
 void Order(Numbers numbers, bool ascending, std::vector<int32_t>& places) {
   std::iota(places.begin(), places.end(), 0);
-  std::stable_sort(places.begin(), places.end(), [&](int32_t a, int32_t b) {
+  std::sort(places.begin(), places.end(), [&](int32_t a, int32_t b) {
     const double x = numbers[size_t(a)], y = numbers[size_t(b)];
-    if (std::isnan(x) || std::isnan(y)) return !std::isnan(x) && std::isnan(y);
+    if (std::isnan(x) != std::isnan(y)) return std::isnan(y);
+    if (std::isnan(x)) return a < b;
+    if (x == y) return a < b;
     return ascending ? x < y : x > y;
   });
 }

@@ -52,7 +52,7 @@ Kernel MakeConv(Site& site) {
   if (has_bias) site.WantFloat("bias");
   site.In("x");
   std::shared_ptr<const PackedFactor> packed;
-  const bool fast = shape.groups == 1 && !site.plain();
+  const bool fast = shape.groups == 1 && shape.depth() > 0 && !site.plain();
   const Constant* weight = site.Known("weight");
   if (fast && weight)
     packed = site.constants().Packed(*weight, shape.depth(), shape.out_channels, 1, shape.depth());

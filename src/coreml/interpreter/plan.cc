@@ -216,10 +216,23 @@ class Planner {
     if (op.type == "read_state") return ReadState(op, index);
     if (op.type == "write_state") return WriteState(op);
     if (!mil::IsKnownOp(op.type)) throw Unknown();
+    RequireKnownShape(op);
     if (Look(op)) return;
     if (op.type == "concat" || op.type == "stack") return Join(op);
     if (KeepsOrder(op)) return Move(op);
     Compute(op);
+  }
+  // A program may declare any shape for a result whose shape comes from run-time numbers.
+  void RequireKnownShape(const Operation& op) const {
+    static const std::map<std::string_view, const char*> parameters = {
+        {"reshape", "shape"}, {"slice_by_size", "size"},         {"tile", "reps"}, {"fill", "shape"},
+        {"topk", "k"},        {"one_hot", "one_hot_vector_size"}};
+    const auto it = parameters.find(op.type);
+    if (it == parameters.end()) return;
+    const mil::Operands operands = scope_.Resolve(op);
+    const mil::Given given(operands);
+    if (given.Find(it->second) && !given.IntsIfKnown(it->second))
+      throw Fail(ErrorKind::kUnsupported, "'{}' is known only at run time", it->second);
   }
   static Error Unknown() { return Fail(ErrorKind::kUnsupported, "the interpreter does not know this op"); }
 
@@ -259,10 +272,6 @@ class Planner {
   bool Look(const Operation& op) {
     const mil::Operands operands = scope_.Resolve(op);
     const mil::Given given(operands);
-    if (op.type == "cast" && given.Type("x").dtype == op.outputs[0].type.dtype) {
-      tensors_[op.outputs[0].name] = TensorOf(*op.Find("x"));
-      return true;
-    }
     if (!MayView(op)) return false;
     const TensorType& result = op.outputs.front().type;
     const Tensor x = TensorOf(*op.Find("x"));
@@ -274,7 +283,7 @@ class Planner {
     if (op.type == "slice_by_size")
       if (auto begin = given.IntsIfKnown("begin")) {
         for (size_t a = 0; a < begin->size(); ++a)
-          if ((*begin)[a] < 0) (*begin)[a] += x.type.shape[a];
+          if ((*begin)[a] < 0) (*begin)[a] += x.type.shape[a];  // inference made sure that it fits
         layout = SliceBySize(x.layout, *begin, result.shape);
       }
     if (op.type == "slice_by_index")
@@ -453,8 +462,9 @@ class Planner {
       return n.first == kNever || plan_.storages[n.storage].kind != Storage::Kind::kArena;
     });
     const auto bytes = [&](const Need& n) { return plan_.storages[n.storage].bytes; };
-    std::stable_sort(needs.begin(), needs.end(),
-                     [&](const Need& a, const Need& b) { return bytes(a) > bytes(b); });
+    std::sort(needs.begin(), needs.end(), [&](const Need& a, const Need& b) {
+      return bytes(a) != bytes(b) ? bytes(a) > bytes(b) : a.storage < b.storage;
+    });
     std::vector<Need> placed;  // by offset
     for (const Need& need : needs) {
       size_t at = 0;

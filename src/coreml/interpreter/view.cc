@@ -56,11 +56,4 @@ View BroadcastTo(const View& v, std::span<const int64_t> shape) {
   return wide;
 }
 
-View Permuted(const View& v, std::span<const size_t> axes) {
-  View p = v;
-  p.rank = 0;
-  for (size_t a : axes) p.AddAxis(v.shape[a], v.strides[a]);
-  return p;
-}
-
 }  // namespace pd::interp

@@ -38,6 +38,5 @@ View MakeView(DataType dtype, std::span<const int64_t> shape, std::span<const in
 View DenseView(const mil::TensorType& type, std::byte* data);
 // numpy's broadcasting to `shape`: axes that are repeated get stride 0.
 View BroadcastTo(const View& v, std::span<const int64_t> shape);
-View Permuted(const View& v, std::span<const size_t> axes);  // axis i is v's axis axes[i]
 
 }  // namespace pd::interp

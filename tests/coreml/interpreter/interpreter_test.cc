@@ -11,6 +11,7 @@
 #include "coreml/device/interpreted.h"
 #include "coreml/export/encode.h"
 #include "coreml/export/range.h"
+#include "coreml/mil/check.h"
 #include "coreml/mil/mil_ops.h"
 #include "tests/coreml/double_predictor.h"
 #include "tests/coreml/example.h"
@@ -313,6 +314,49 @@ TEST(Interpreter, NamesWhatItCannotExecute) {
   package.program.functions["main"].body.operations[0].type = "lstm";
   ExpectError(ErrorKind::kUnsupported, {"function main", "lstm 'r'", "does not know"},
               [&] { Interpreter(package, Pool()); });
+}
+
+// A result's declared shape is not believed when run-time numbers decide it.
+TEST(Interpreter, RefusesShapesFromRunTimeNumbers) {
+  const auto one = [](int32_t a) { return mil::Vector(std::vector<int32_t>{a}); };
+  const std::vector<std::tuple<const char*, const char*, mil::Parameters>> cases = {
+      {"reshape", "shape", {{"shape", one(6)}}},
+      {"slice_by_size", "size", {{"begin", one(0)}, {"size", one(3)}}},
+      {"tile", "reps", {{"reps", one(2)}}}};
+  for (const auto& [op, parameter, parameters] : cases) {
+    FunctionBuilder f("CoreML8");
+    mil::Parameters all = parameters;
+    all.emplace_back("x", f.Input("x", {DataType::kF16, {6}}));
+    f.Output(f.Op("relu", {{"x", f.Op(op, all, "moved")}}), "y");
+    Package package = PackageOf(std::move(f));
+    mil::Function& main = package.program.functions.at("main");
+    main.inputs.push_back({"numbers", {DataType::kI32, {1}}, false});
+    for (mil::Operation& o : main.body.operations)
+      if (o.type == op) o.inputs.at(parameter) = {std::string("numbers")};
+    mil::CheckProgram(package.program);
+    ExpectError(ErrorKind::kUnsupported, {op, "'moved'", parameter, "only at run time"},
+                [&] { Interpreter(package, Pool()); });
+  }
+}
+
+TEST(Interpreter, SumsOfNoTermsAreZero) {
+  for (const bool plain : {false, true}) {
+    FunctionBuilder f("CoreML8");
+    const std::string x = f.Input("x", {DataType::kF16, {1, 4, 1, 9}});
+    const std::string none = f.Op("slice_by_size", {{"x", x},
+                                                    {"begin", mil::Vector(std::vector<int32_t>{0, 4, 0, 0})},
+                                                    {"size", mil::Vector(std::vector<int32_t>{1, 0, 1, 9})}});
+    const mil::Value weight = mil::Packed({DataType::kF16, {5, 0, 1, 3}}, {});
+    f.Output(f.Op("conv", {{"x", none}, {"weight", weight}}), "conv");
+    const std::string turned =
+        f.Op("transpose", {{"x", none}, {"perm", mil::Vector(std::vector<int32_t>{0, 2, 3, 1})}});
+    f.Output(f.Op("matmul", {{"x", turned}, {"y", turned}, {"transpose_y", mil::Scalar(true)}}), "matmul");
+    Interpreter interpreter(PackageOf(std::move(f)), Pool(), {plain, 0});
+    const Inputs inputs = RandomInputs(interpreter.Inputs("main"));
+    const OutputTensors outputs = interpreter.Run("main", inputs.tensors);
+    EXPECT_EQ(Floats(outputs.at("conv")), std::vector<float>(5 * 7));
+    EXPECT_EQ(Floats(outputs.at("matmul")), std::vector<float>(9 * 9));
+  }
 }
 
 TEST(Interpreter, WantsExactlyTheInputsOfTheFunction) {

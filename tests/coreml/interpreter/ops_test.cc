@@ -32,6 +32,8 @@ void Check(const std::string& kind) {
 TEST(Interpreted, OpsAgreeWithNumpy) { Check("ops"); }
 TEST(Interpreted, CompressedWeightsAreThoseOfCoremltools) { Check("weights"); }
 TEST(Interpreted, OlderCompressedWeightsToo) { Check("weights_ios16"); }
+TEST(Interpreted, PrefillProgramsAgreeWithNumpy) { Check("prefill"); }
+TEST(Interpreted, ConvertedProgramsToo) { Check("converted"); }
 TEST(Interpreted, StatesLastFromRunToRun) { Check("state"); }
 
 }  // namespace

@@ -1,0 +1,96 @@
+#include <unistd.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "base/json.h"
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/model.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+#include "cli/units.h"
+#include "open/doctor.h"
+#include "open/memory.h"
+
+namespace pd::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using State = Finding::State;
+
+// Whether this user, and nobody else, may write to a folder: what backends keep in it is loaded as code.
+Finding Folder(const std::string& subject, const fs::path& folder) {
+  std::error_code error;
+  const fs::file_status status = fs::status(folder, error);
+  Finding f{State::kFine, subject, folder.string(), ""};
+  if (!fs::exists(status)) {
+    f.value += " (made when it is needed)";
+  } else if (!fs::is_directory(status) || access(folder.c_str(), W_OK) != 0) {
+    f.state = State::kProblem;
+    f.remedy = "not a folder that can be written; set PD_ENGINE_CACHE to one";
+  } else if ((status.permissions() & (fs::perms::group_write | fs::perms::others_write)) != fs::perms::none) {
+    f.state = State::kProblem;
+    f.remedy = fmt::format("others may write to it; run: chmod go-w {}", folder.string());
+  }
+  return f;
+}
+
+std::vector<Finding> FindAll() {
+  std::vector<Finding> findings = {{State::kFine, "pd-engine", PD_VERSION, ""}};
+  for (Finding& f : FindDevices()) findings.push_back(std::move(f));
+  findings.push_back({State::kFine, "memory", WithUnit(double(AvailableMemory()), "B") + " available", ""});
+  if (const auto folder = CacheFolder()) {
+    findings.push_back(Folder("models and caches", *folder));
+    findings.push_back(Folder("compiled kernels", KernelFolder(*folder)));
+  } else {
+    findings.push_back({State::kProblem, "models and caches", "no folder", "set PD_ENGINE_CACHE or HOME"});
+  }
+  try {
+    findings.push_back({State::kFine, "default model", ModelPath("").string(), ""});
+  } catch (const Error& e) {
+    findings.push_back({State::kNote, "default model", "not there", e.what()});
+  }
+  return findings;
+}
+
+const char* Name(State state) {
+  return state == State::kFine ? "ok" : state == State::kNote ? "note" : "problem";
+}
+
+std::string ToText(const std::vector<Finding>& findings) {
+  std::string text;
+  for (const Finding& f : findings)
+    text += fmt::format("{:<8}{:<18}{}{}{}\n", Name(f.state), f.subject, f.value,
+                        f.remedy.empty() ? "" : ": ", f.remedy);
+  return text;
+}
+
+Json ToJson(const std::vector<Finding>& findings) {
+  Json list = Json::array();
+  for (const Finding& f : findings)
+    list.push_back({{"state", Name(f.state)},
+                    {"subject", f.subject},
+                    {"value", f.value},
+                    {"remedy", f.remedy.empty() ? Json() : Json(f.remedy)}});
+  return {{"findings", list}};
+}
+
+int Doctor(bool json) {
+  const std::vector<Finding> findings = FindAll();
+  if (!WriteOutput(json ? ToLine(ToJson(findings)) : ToText(findings))) return kOutputClosed;
+  const bool ill = std::ranges::any_of(findings, [](const Finding& f) { return f.state == State::kProblem; });
+  return ill ? ExitCode(ErrorKind::kDevice) : kOk;
+}
+
+}  // namespace
+
+void AddDoctor(CLI::App& program, Action& action) {
+  CLI::App* command =
+      program.add_subcommand("doctor", "Say what this build finds on this machine, and what is missing");
+  auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "print one JSON object");
+  command->callback([&action, json] { action = [json] { return Doctor(*json); }; });
+}
+
+}  // namespace pd::cli
