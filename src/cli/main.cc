@@ -8,9 +8,15 @@
 #include "cli/exit_codes.h"
 #include "cli/model.h"
 #include "cli/terminal.h"
+#include "open/open.h"
 
 namespace pd::cli {
 namespace {
+
+// MLX's streams live on the thread that used them, and must go before its library does.
+struct DeviceThread {
+  ~DeviceThread() { LeaveDeviceThread(); }
+};
 
 int Main(int argc, char** argv) {
   CLI::App program("Language models with prefill on one device and decode on another.", "pd-engine");
@@ -36,6 +42,7 @@ int Main(int argc, char** argv) {
                commands.empty() ? "" : " " + commands.front()->get_name());
   }
   PrepareEnvironment();
+  const DeviceThread thread;
   return action();
 }
 

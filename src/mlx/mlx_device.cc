@@ -150,8 +150,11 @@ std::unique_ptr<DecodeDevice> OpenMlxDevice(std::shared_ptr<const MlxModel> mode
 }
 
 void LeaveMlxThread() {
-  mx::synchronize();
-  mx::clear_streams();
+  try {
+    mx::synchronize();
+    mx::clear_streams();
+  } catch (const std::exception&) {  // of a device that failed, which has been said
+  }
 }
 
 }  // namespace pd

@@ -163,6 +163,8 @@ std::vector<std::pair<std::string, std::string>> DeviceEnvironment(const std::st
   return MlxEnvironment(kernel_folder);
 }
 
+void LeaveDeviceThread() { LeaveMlxThread(); }
+
 std::vector<std::string> DeviceNames() { return Names(CanDecode); }
 std::vector<std::string> PrefillDeviceNames() { return Names(CanPrefill); }
 

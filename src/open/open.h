@@ -42,6 +42,10 @@ struct Devices {
 // nobody else may write there. Empty when no backend of this build compiles anything.
 std::vector<std::pair<std::string, std::string>> DeviceEnvironment(const std::string& kernel_folder);
 
+// The last thing that a thread does which has called devices: lets go of what backends keep for each thread.
+// The devices are closed by then, or other threads'. Does not throw.
+void LeaveDeviceThread();
+
 // What this build can open, as --decode takes it.
 std::vector<std::string> DeviceNames();
 // The same and what only prefills, as --prefill takes it.
