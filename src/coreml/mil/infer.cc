@@ -239,7 +239,7 @@ Types LutToDense(const Given& in) {
   if (in.Find("shape")) return {{lut.dtype, in.Ints("shape")}};
   const size_t rank = indices.shape.size();
   const int bits = Bits(indices.dtype);
-  bool fits = lut.shape.size() == rank + 2 && lut.shape[rank] == int64_t(1) << bits;
+  bool fits = bits <= 8 && lut.shape.size() == rank + 2 && lut.shape[rank] == int64_t(1) << bits;
   for (size_t a = 0; fits && a < rank; ++a) fits = lut.shape[a] > 0 && indices.shape[a] % lut.shape[a] == 0;
   if (!fits) throw Wrong("a table {} for indices {} of {} bits", Show(lut.shape), Show(indices.shape), bits);
   TensorType y{lut.dtype, indices.shape};
