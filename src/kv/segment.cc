@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <new>
+#include <utility>
 
 #include "base/error.h"
 
@@ -49,6 +52,78 @@ void ReadHead(const KvLayerView& view, const std::byte* base, int head, int toke
   if (view.dim_stride == 1) return DequantizeRow(view.dtype, base + at * size, out);
   for (size_t d = 0; d < out.size(); ++d)
     DequantizeRow(view.dtype, base + (at + int64_t(d) * view.dim_stride) * size, out.subspan(d, 1));
+}
+
+KvSegment Slice(const KvSegment& segment, int first, int count) {
+  KvSegment slice = segment;
+  for (KvLayerView& view : slice.layers) {
+    const int begin = std::clamp(first, view.first, view.first + view.count);
+    const int end = std::clamp(first + count, begin, view.first + view.count);
+    const auto bytes = ptrdiff_t(RowBytes(view.dtype, 1)) * (begin - view.first) * view.token_stride;
+    view.k += bytes;
+    view.v += bytes;
+    view.first = begin;
+    view.count = end - begin;
+  }
+  return slice;
+}
+
+namespace {
+
+// One head's values, token after token.
+void CopyHead(const KvLayerView& view, const std::byte* from, int dim, std::byte* to) {
+  const auto size = ptrdiff_t(RowBytes(view.dtype, 1));
+  if (view.dim_stride == 1 && view.token_stride == dim) {
+    std::memcpy(to, from, size_t(size) * size_t(dim) * size_t(view.count));
+    return;
+  }
+  for (ptrdiff_t t = 0; t < view.count; ++t)
+    for (ptrdiff_t d = 0; d < dim; ++d, to += size)
+      std::memcpy(to, from + (t * view.token_stride + d * view.dim_stride) * size, size_t(size));
+}
+
+}  // namespace
+
+size_t CompactBytes(std::span<const KvLayerView> layers, const ModelSpec& spec) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < layers.size(); ++i)
+    bytes += 2 * size_t(layers[i].count) * RowBytes(layers[i].dtype, spec.layers[i].attn.kv_width());
+  return bytes;
+}
+
+void PlaceCompact(std::span<KvLayerView> layers, const ModelSpec& spec, const std::byte* memory) {
+  for (size_t i = 0; i < layers.size(); ++i) {
+    KvLayerView& view = layers[i];
+    const AttentionSpec& a = spec.layers[i].attn;
+    const size_t half = size_t(view.count) * RowBytes(view.dtype, a.kv_width());
+    view.k = memory;
+    view.v = memory + half;
+    memory += 2 * half;
+    view.head_stride = int64_t(view.count) * a.head_dim;
+    view.token_stride = a.head_dim;
+    view.dim_stride = 1;
+  }
+}
+
+KvSegment Compact(const KvSegment& segment, const ModelSpec& spec) {
+  PD_CHECK(segment.layers.size() == spec.layers.size());
+  constexpr std::align_val_t kAlignment{64};
+  const size_t bytes = CompactBytes(segment.layers, spec);
+  auto* memory = static_cast<std::byte*>(::operator new(std::max(bytes, size_t(1)), kAlignment));
+  const std::shared_ptr<const void> owner(memory, [](void* p) { ::operator delete(p, kAlignment); });
+
+  KvSegment copy{segment.id, segment.key_form, segment.layers, owner};
+  PlaceCompact(copy.layers, spec, memory);
+  for (size_t i = 0; i < copy.layers.size(); ++i) {
+    const KvLayerView &from = segment.layers[i], &to = copy.layers[i];
+    const AttentionSpec& a = spec.layers[i].attn;
+    const auto size = ptrdiff_t(RowBytes(from.dtype, 1));
+    for (ptrdiff_t h = 0; h < a.kv_heads; ++h)
+      for (const auto& [source, target] : {std::pair(from.k, to.k), std::pair(from.v, to.v)})
+        CopyHead(from, source + h * from.head_stride * size, a.head_dim,
+                 memory + (target - memory) + h * to.head_stride * size);
+  }
+  return copy;
 }
 
 KvSegment ViewPacked(const ModelSpec& spec, const KvIdentity& id, KeyForm key_form, const std::byte* k,

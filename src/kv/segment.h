@@ -55,6 +55,18 @@ void CheckSegment(const KvSegment& segment, const ModelSpec& spec, const KvIdent
 // Values of one head and token: out has head_dim entries. `base` is view.k or view.v, `token` is absolute.
 void ReadHead(const KvLayerView& view, const std::byte* base, int head, int token, std::span<float> out);
 
+// Views of tokens [first, first + count) of `segment`, as far as each layer has them.
+KvSegment Slice(const KvSegment& segment, int first, int count);
+
+// A copy in memory of its own and nothing else in it: [K, count, D] a layer, keys then values, layer after
+// layer, starting at a multiple of 64 bytes. Layers may cover different tokens.
+KvSegment Compact(const KvSegment& segment, const ModelSpec& spec);
+
+// The same layout over memory that is there already: `layers` need first, count and dtype. CompactBytes is
+// what it takes.
+size_t CompactBytes(std::span<const KvLayerView> layers, const ModelSpec& spec);
+void PlaceCompact(std::span<KvLayerView> layers, const ModelSpec& spec, const std::byte* memory);
+
 // The packed layout of one-shot prefill programs: k and v of shape (1, layers * tokens, kv_heads, head_dim),
 // layer after layer. A segment that views it; every layer of the spec must have the same kv_heads and
 // head_dim (kBadRequest).

@@ -1,0 +1,108 @@
+// Keys and values of prompts that were computed before, found by their tokens.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "kv/prefix_store.h"
+#include "kv/segment.h"
+#include "model/rows.h"
+
+namespace pd {
+
+// A trie of runs of tokens, each with its segment. A prefix of any length is found, not only whole runs: a
+// run is cut where texts part, and the halves view the same memory. Segments that were given out stay good
+// when the cache drops them. One thread's.
+//
+// Of a layer with a window w, a text that continues at token p reads tokens p-w+1 to p-1 only. A run may lack
+// older tokens of such layers (a device that keeps a ring has overwritten them); a hit then moves back to
+// where every layer has what it needs.
+class PrefixCache {
+ public:
+  // `limit` in bytes of keys and values in memory; the least recently used go first.
+  // `stores`: TakeNew will be called.
+  PrefixCache(const ModelSpec& spec, size_t limit, bool stores)
+      : spec_(spec), limit_(limit), stores_(stores) {}
+
+  struct Hit {
+    int tokens = 0;
+    std::vector<KvSegment> segments;  // of tokens 0 to tokens - 1, in order, every layer complete
+  };
+  // The longest prefix of `tokens` that is in memory.
+  Hit Find(std::span<const TokenId> tokens, RopeVariant rope);
+
+  // `segment` holds tokens [first, tokens.size()) in memory of its own (Compact). What is known already is
+  // not kept twice; nothing is kept when tokens before `first` are not known, or it exceeds the limit.
+  void Insert(std::span<const TokenId> tokens, int first, const KvSegment& segment);
+
+  size_t bytes() const { return bytes_; }  // in memory
+  size_t BytesOf(const KvSegment& segment) const { return CompactBytes(segment.layers, spec_); }
+
+  // ---- the disk below ----
+
+  // A run that is on disk and not in memory.
+  void InsertStored(std::span<const TokenId> tokens, int first, RopeVariant rope,
+                    std::shared_ptr<const StoredRun> stored);
+  // Runs on the longest known prefix of `tokens` that are on disk only.
+  std::vector<std::shared_ptr<const StoredRun>> Unloaded(std::span<const TokenId> tokens, RopeVariant rope);
+  // The run was loaded, or cannot be: it is forgotten then, and what continues it.
+  void Loaded(const std::shared_ptr<const StoredRun>& run, const std::optional<KvSegment>& segment);
+  // What Insert kept since the last call, to be written. Stored tells that one was.
+  struct New {
+    std::vector<TokenId> tokens;  // from token 0 to the end of the segment
+    int first = 0;
+    KvSegment segment;
+  };
+  std::vector<New> TakeNew();
+  void Stored(const New& run, std::shared_ptr<const StoredRun> stored);
+
+ private:
+  struct Node {
+    Node* parent = nullptr;  // nullptr: a root, which has no tokens
+    int first = 0;
+    std::vector<TokenId> tokens;
+    std::optional<KvSegment> segment;
+    std::shared_ptr<const StoredRun> stored;
+    std::map<TokenId, std::unique_ptr<Node>> children;  // by their first token
+    uint64_t used = 0;
+    int end() const { return first + int(tokens.size()); }
+  };
+  struct Match {
+    std::vector<Node*> path;  // without the root
+    int tokens = 0;           // the last node may match in part
+  };
+
+  Node& Root(RopeVariant rope) { return roots_[rope.length]; }
+  Match Walk(std::span<const TokenId> tokens, RopeVariant rope);
+  int Usable(const Match& match) const;
+  int LastGap(const Match& match, size_t layer, int end) const;
+  void SplitAt(Node& node, int token);
+  Node* Attach(std::span<const TokenId> tokens, int first, RopeVariant rope);
+  void SetSegment(Node& node, const KvSegment& segment, size_t block_bytes);
+  void DropSegment(Node& node);
+  void Remove(Node& node);
+  void Shrink();
+  static bool FindOldest(Node& node, Node*& oldest);
+  template <class F>
+  static void ForEach(Node& node, const F& f);
+
+  const ModelSpec& spec_;
+  const size_t limit_;
+  const bool stores_;
+  std::map<int, Node> roots_;  // by RopeVariant::length: texts of different variants share nothing
+  // Memory that segments own, by owner: bytes, and how many nodes view it.
+  struct Block {
+    size_t bytes = 0;
+    int nodes = 0;
+  };
+  std::unordered_map<const void*, Block> blocks_;
+  size_t bytes_ = 0;
+  uint64_t clock_ = 0;
+  std::vector<New> new_;
+};
+
+}  // namespace pd

@@ -1,0 +1,265 @@
+#include "kv/prefix_store.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+
+#include "base/digest.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "base/mapped_file.h"
+
+namespace pd {
+namespace {
+
+namespace fs = std::filesystem;
+
+static_assert(std::endian::native == std::endian::little, "files are little-endian");
+
+constexpr const char* kExtension = ".pdkv";
+constexpr char kMagic[8] = {'p', 'd', '-', 'k', 'v', '-', '0', '1'};
+constexpr size_t kAlignment = 64;  // of the payload
+
+// What a file starts with; the header, JSON, follows.
+struct Preamble {
+  char magic[sizeof kMagic];
+  uint64_t header_bytes, header_digest, payload_digest;
+};
+
+std::string Hex(uint64_t value) { return fmt::format("{:016x}", value); }
+
+uint64_t ReadHex(JsonReader& json, std::string_view key) {
+  const std::string text = json.String(key);
+  size_t read = 0;
+  if (text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string::npos)
+    return std::stoull(text, &read, 16);
+  throw Fail(ErrorKind::kCorruptFile, "{}: {} is no digest", json.where(), key);
+}
+
+size_t PayloadAt(size_t header_bytes) {
+  return (sizeof(Preamble) + header_bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+DType PlainType(const std::string& name, const std::string& where) {
+  for (const DType type : {DType::kF32, DType::kF16, DType::kBF16})
+    if (name == Name(type)) return type;
+  throw Fail(ErrorKind::kCorruptFile, "{}: keys and values of type '{}'", where, name);
+}
+
+std::vector<TokenId> ReadTokens(const Json& json, const std::string& where) {
+  std::vector<TokenId> tokens;
+  if (!json.is_array() || json.empty()) throw Fail(ErrorKind::kCorruptFile, "{}: no tokens", where);
+  for (const Json& token : json) {
+    if (!token.is_number_unsigned() || token.get<uint64_t>() > INT32_MAX)
+      throw Fail(ErrorKind::kCorruptFile, "{}: a token that is none", where);
+    tokens.push_back(token.get<TokenId>());
+  }
+  return tokens;
+}
+
+// [first, count, "f16"]: the run's tokens, or of a windowed layer its last ones.
+KvLayerView ReadLayer(const Json& json, const AttentionSpec& attn, int first, int end,
+                      const std::string& where) {
+  const bool shaped = json.is_array() && json.size() == 3 && json[0].is_number_unsigned() &&
+                      json[1].is_number_unsigned() && json[2].is_string();
+  if (!shaped || json[0].get<uint64_t>() > INT32_MAX || json[1].get<uint64_t>() > INT32_MAX)
+    throw Fail(ErrorKind::kCorruptFile, "{}: a layer that is none", where);
+  KvLayerView view;
+  view.first = json[0].get<int>();
+  view.count = json[1].get<int>();
+  view.dtype = PlainType(json[2].get<std::string>(), where);
+  const bool fits = attn.window ? view.first >= first : view.first == first;
+  if (!fits || view.first > end || view.count != end - view.first)
+    throw Fail(ErrorKind::kCorruptFile, "{}: a layer with other tokens than the run", where);
+  return view;
+}
+
+std::string HeaderText(const StoredHeader& header) {
+  Json layers = Json::array();
+  for (const KvLayerView& view : header.layers) layers.push_back({view.first, view.count, Name(view.dtype)});
+  return Json{{"spec", Hex(header.id.spec)},
+              {"weights", Hex(header.id.weights)},
+              {"rope_length", header.id.rope.length},
+              {"raw_keys", header.key_form == KeyForm::kRaw},
+              {"first", header.first},
+              {"before", Hex(header.before)},
+              {"tokens", header.tokens},
+              {"layers", layers}}
+      .dump();
+}
+
+}  // namespace
+
+uint64_t TokensDigest(std::span<const TokenId> tokens) { return Digest(std::as_bytes(tokens)); }
+
+StoredHeader ReadStoredHeader(std::span<const std::byte> file, const ModelSpec& spec,
+                              const std::string& where) {
+  Preamble preamble;
+  if (file.size() < sizeof preamble || std::memcmp(file.data(), kMagic, sizeof kMagic) != 0)
+    throw Fail(ErrorKind::kCorruptFile, "{}: not a file of a prefix cache", where);
+  std::memcpy(&preamble, file.data(), sizeof preamble);
+  const auto rest = file.subspan(sizeof preamble);
+  if (preamble.header_bytes > rest.size() ||
+      Digest(rest.first(preamble.header_bytes)) != preamble.header_digest)
+    throw Fail(ErrorKind::kCorruptFile, "{}: its header is damaged", where);
+  const std::string_view text(reinterpret_cast<const char*>(rest.data()), preamble.header_bytes);
+  const Json json = ParseJson(text, where);
+  JsonReader reader(json, where);
+
+  StoredHeader header;
+  header.payload_digest = preamble.payload_digest;
+  header.payload_at = PayloadAt(preamble.header_bytes);
+  header.id = {ReadHex(reader, "spec"), ReadHex(reader, "weights"), {int(reader.Int("rope_length"))}};
+  header.key_form = reader.Bool("raw_keys") ? KeyForm::kRaw : KeyForm::kRotated;
+  header.first = int(reader.Int("first"));
+  header.before = ReadHex(reader, "before");
+  header.tokens = ReadTokens(reader.Value("tokens"), where);
+  const Json& layers = reader.Value("layers");
+  reader.Done();
+  if (header.id.spec != SpecDigest(spec)) return header;
+
+  if (!layers.is_array() || layers.size() != spec.layers.size() ||
+      header.tokens.size() > size_t(spec.max_context) ||
+      header.first > spec.max_context - int(header.tokens.size()))
+    throw Fail(ErrorKind::kCorruptFile, "{}: it does not fit its model", where);
+  const int end = header.first + int(header.tokens.size());
+  for (size_t i = 0; i < layers.size(); ++i)
+    header.layers.push_back(ReadLayer(layers[i], spec.layers[i].attn, header.first, end, where));
+  if (header.payload_at > file.size() || CompactBytes(header.layers, spec) != file.size() - header.payload_at)
+    throw Fail(ErrorKind::kCorruptFile, "{}: {} bytes, which is not what its header says", where,
+               file.size());
+  return header;
+}
+
+PrefixStore::PrefixStore(fs::path folder, const ModelSpec& spec, const KvIdentity& id, size_t limit)
+    : folder_(std::move(folder)), spec_(spec), id_(id), limit_(limit) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  if (!fs::is_directory(folder_))
+    throw Fail(ErrorKind::kDevice, "{}: the folder of the prefix cache cannot be made: {}", folder_.string(),
+               error ? error.message() : "there is something else of that name");
+}
+
+std::vector<PrefixStore::Entry> PrefixStore::Scan() {
+  struct Found {
+    StoredHeader header;
+    fs::path file;
+  };
+  std::vector<Found> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder_, error)) {
+    if (entry.path().extension() != kExtension) continue;
+    try {
+      const auto file = MappedFile::Open(entry.path());
+      StoredHeader header = ReadStoredHeader(file->bytes(), spec_, entry.path().string());
+      if (header.id.spec == id_.spec && header.id.weights == id_.weights)
+        found.push_back({std::move(header), entry.path()});
+    } catch (const Error& e) {
+      warnings_.push_back(std::string(e.what()) + ": ignored");
+    }
+  }
+  std::ranges::sort(found, {}, [](const Found& f) { return std::pair(f.header.first, f.file); });
+
+  std::vector<Entry> entries;
+  std::map<std::pair<int, uint64_t>, std::vector<TokenId>> known;  // by variant and digest
+  for (Found& f : found) {
+    const int rope = f.header.id.rope.length;
+    std::vector<TokenId> tokens;
+    if (f.header.first > 0) {
+      const auto before = known.find({rope, f.header.before});
+      if (before == known.end() || int(before->second.size()) != f.header.first) {
+        fs::remove(f.file, error);
+        continue;
+      }
+      tokens = before->second;
+    }
+    tokens.insert(tokens.end(), f.header.tokens.begin(), f.header.tokens.end());
+    known[{rope, TokensDigest(tokens)}] = tokens;
+    entries.push_back({std::move(tokens),
+                       f.header.first,
+                       {rope},
+                       std::make_shared<const StoredRun>(StoredRun{std::move(f.file)})});
+  }
+  return entries;
+}
+
+std::shared_ptr<const StoredRun> PrefixStore::Write(std::span<const TokenId> tokens, int first,
+                                                    const KvSegment& segment) {
+  StoredHeader header{segment.id, segment.key_form, first, TokensDigest(tokens.first(size_t(first))),
+                      {},         segment.layers,   0,     0};
+  const auto own = tokens.subspan(size_t(first));
+  header.tokens.assign(own.begin(), own.end());
+  const std::string text = HeaderText(header);
+  const size_t at = PayloadAt(text.size());
+  const std::span payload(segment.layers.front().k, CompactBytes(segment.layers, spec_));
+  const Preamble preamble = [&] {
+    Preamble p{{}, text.size(), Digest(text), Digest(payload)};
+    std::memcpy(p.magic, kMagic, sizeof kMagic);
+    return p;
+  }();
+  std::vector<std::byte> file(at + payload.size());
+  std::memcpy(file.data(), &preamble, sizeof preamble);
+  std::memcpy(file.data() + sizeof preamble, text.data(), text.size());
+  std::memcpy(file.data() + at, payload.data(), payload.size());
+
+  const uint64_t name = Digest(text);
+  StoredRun run{folder_ / (Hex(name) + kExtension)};
+  if (file.size() > limit_) return nullptr;
+  MakeRoom(file.size());
+  try {
+    WriteFileAtomically(run.file, file);
+  } catch (const Error& e) {
+    warnings_.emplace_back(e.what());
+    return nullptr;
+  }
+  return std::make_shared<const StoredRun>(std::move(run));
+}
+
+std::optional<KvSegment> PrefixStore::Read(const StoredRun& run) {
+  try {
+    const auto file = MappedFile::Open(run.file);
+    const StoredHeader header = ReadStoredHeader(file->bytes(), spec_, run.file.string());
+    if (header.id.spec != id_.spec || header.id.weights != id_.weights)
+      throw Fail(ErrorKind::kCorruptFile, "{}: made by another model", run.file.string());
+    const auto payload = file->bytes().subspan(header.payload_at);
+    if (Digest(payload) != header.payload_digest)
+      throw Fail(ErrorKind::kCorruptFile, "{}: its keys and values are damaged", run.file.string());
+    KvSegment segment{header.id, header.key_form, header.layers, file};
+    PlaceCompact(segment.layers, spec_, payload.data());
+    std::error_code ignored;  // else it looks unused, and goes earlier
+    fs::last_write_time(run.file, fs::file_time_type::clock::now(), ignored);
+    return segment;
+  } catch (const Error& e) {
+    if (e.kind() != ErrorKind::kNotFound)  // deleted to make room
+      warnings_.push_back(std::string(e.what()) + ": ignored");
+    return std::nullopt;
+  }
+}
+
+void PrefixStore::MakeRoom(size_t bytes) {
+  struct File {
+    fs::file_time_type used;
+    size_t bytes;
+    fs::path path;
+  };
+  std::vector<File> files;
+  size_t total = bytes;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(folder_, error)) {
+    if (entry.path().extension() != kExtension) continue;
+    const auto size = size_t(entry.file_size(error));
+    if (error) continue;  // gone meanwhile
+    files.push_back({entry.last_write_time(error), size, entry.path()});
+    total += size;
+  }
+  if (total <= limit_) return;
+  std::ranges::sort(files, {}, &File::used);
+  for (const File& file : files) {
+    if (total <= limit_) return;
+    if (fs::remove(file.path, error)) total -= file.bytes;
+  }
+}
+
+}  // namespace pd

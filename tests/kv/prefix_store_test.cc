@@ -1,0 +1,177 @@
+#include "kv/prefix_store.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <thread>
+
+#include "base/error.h"
+#include "base/files.h"
+#include "tests/cli/temp_folder.h"
+
+namespace pd::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+ModelSpec StoreSpec() {
+  ModelSpec spec;
+  spec.width = 4, spec.vocab = 100, spec.max_context = 64;
+  spec.layers.resize(2);
+  for (LayerSpec& layer : spec.layers) {
+    layer.attn.heads = layer.attn.kv_heads = 1, layer.attn.head_dim = 2;
+    layer.mlp.hidden = 4;
+  }
+  spec.layers[1].attn.window = 3;
+  return spec;
+}
+
+class PrefixStoreTest : public ::testing::Test {
+ protected:
+  PrefixStore Open(size_t limit = 1 << 20, uint64_t weights = 5) {
+    return {folder_.path() / "kv", spec_, {SpecDigest(spec_), weights, {}}, limit};
+  }
+
+  // Tokens [first, end) of a text, the windowed layer from `windowed_from` on.
+  KvSegment Segment(int first, int end, int windowed_from = 0, uint64_t weights = 5) {
+    KvSegment segment;
+    segment.id = {SpecDigest(spec_), weights, {}};
+    for (int from : {first, std::max(first, windowed_from)}) {
+      KvLayerView view;
+      view.first = from, view.count = end - from, view.dtype = DType::kF16;
+      segment.layers.push_back(view);
+    }
+    auto memory = std::make_shared<std::vector<uint16_t>>(CompactBytes(segment.layers, spec_) / 2);
+    for (size_t i = 0; i < memory->size(); ++i) (*memory)[i] = uint16_t(size_t(first) * 1000 + i);
+    PlaceCompact(segment.layers, spec_, reinterpret_cast<const std::byte*>(memory->data()));
+    segment.owner = memory;
+    return segment;
+  }
+
+  fs::path OnlyFile() const {
+    std::vector<fs::path> files;
+    for (const auto& entry : fs::directory_iterator(folder_.path() / "kv")) files.push_back(entry.path());
+    EXPECT_EQ(files.size(), 1u);
+    return files.at(0);
+  }
+  size_t FileCount() const {
+    return size_t(std::distance(fs::directory_iterator(folder_.path() / "kv"), fs::directory_iterator()));
+  }
+
+  const ModelSpec spec_ = StoreSpec();
+  const TempFolder folder_;
+  const std::vector<TokenId> text_ = {5, 6, 7, 8, 9, 10, 11, 12};
+};
+
+TEST_F(PrefixStoreTest, GivesBackWhatItWasGiven) {
+  const KvSegment a = Segment(0, 3), b = Segment(3, 8, 6);
+  {
+    PrefixStore store = Open();
+    EXPECT_TRUE(store.Write(std::span(text_).first(3), 0, a));
+    EXPECT_TRUE(store.Write(text_, 3, b));
+  }
+  PrefixStore store = Open();
+  const auto entries = store.Scan();
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_EQ(entries[0].tokens, (std::vector<TokenId>{5, 6, 7}));
+  EXPECT_EQ(entries[0].first, 0);
+  EXPECT_EQ(entries[1].tokens, text_);
+  EXPECT_EQ(entries[1].first, 3);
+  for (const auto& [entry, segment] : {std::pair(&entries[0], &a), std::pair(&entries[1], &b)}) {
+    const auto read = store.Read(*entry->run);
+    ASSERT_TRUE(read);
+    EXPECT_EQ(read->id, segment->id);
+    for (size_t i = 0; i < 2; ++i) {
+      const KvLayerView &got = read->layers[i], &want = segment->layers[i];
+      EXPECT_EQ(got.first, want.first);
+      ASSERT_EQ(got.count, want.count);
+      EXPECT_EQ(std::memcmp(got.k, want.k, size_t(want.count) * 4), 0);
+      EXPECT_EQ(std::memcmp(got.v, want.v, size_t(want.count) * 4), 0);
+    }
+  }
+  EXPECT_TRUE(store.TakeWarnings().empty());
+}
+
+TEST_F(PrefixStoreTest, OtherModelsFilesAreTheirs) {
+  Open().Write(text_, 0, Segment(0, 8));
+  PrefixStore other = Open(1 << 20, 6);
+  EXPECT_TRUE(other.Scan().empty());
+  EXPECT_TRUE(other.TakeWarnings().empty());
+  EXPECT_EQ(FileCount(), 1u);
+  EXPECT_FALSE(other.Read({OnlyFile()}));
+  EXPECT_EQ(other.TakeWarnings().size(), 1u);
+}
+
+TEST_F(PrefixStoreTest, DamagedAndForeignFilesAreIgnoredWithOneLine) {
+  Open().Write(text_, 0, Segment(0, 8));
+  const fs::path file = OnlyFile();
+  const std::string good = ReadTextFile(file);
+  size_t caught = 0;
+  for (size_t at = 0; at < good.size(); ++at) {
+    std::string bad = good;
+    bad[at] = char(bad[at] ^ 1);
+    WriteFileAtomically(file, bad);
+    PrefixStore store = Open();
+    const auto entries = store.Scan();
+    if (!entries.empty()) {
+      const auto read = store.Read(*entries[0].run);
+      if (read) continue;  // padding between header and payload
+    }
+    const auto warnings = store.TakeWarnings();
+    ASSERT_EQ(warnings.size(), 1u) << at;
+    EXPECT_NE(warnings[0].find(file.string()), std::string::npos);
+    ++caught;
+  }
+  EXPECT_GT(caught, good.size() - 64);
+  for (size_t size : {size_t(0), size_t(7), size_t(40), good.size() - 1}) {
+    WriteFileAtomically(file, good.substr(0, size));
+    PrefixStore store = Open();
+    EXPECT_TRUE(store.Scan().empty());
+    EXPECT_EQ(store.TakeWarnings().size(), 1u) << size;
+  }
+  WriteFileAtomically(file, good + "x");
+  PrefixStore store = Open();
+  EXPECT_TRUE(store.Scan().empty());
+  EXPECT_EQ(store.TakeWarnings().size(), 1u);
+  WriteFileAtomically(file, "a letter to my grandmother");
+  EXPECT_TRUE(store.Scan().empty());
+  EXPECT_EQ(store.TakeWarnings()[0], file.string() + ": not a file of a prefix cache: ignored");
+}
+
+TEST_F(PrefixStoreTest, RunsWithoutTheirBeginningAreDeleted) {
+  PrefixStore store = Open();
+  const auto first = store.Write(std::span(text_).first(3), 0, Segment(0, 3));
+  store.Write(text_, 3, Segment(3, 8));
+  fs::remove(first->file);
+  EXPECT_TRUE(store.Scan().empty());
+  EXPECT_EQ(FileCount(), 0u);
+  EXPECT_TRUE(store.TakeWarnings().empty());
+}
+
+TEST_F(PrefixStoreTest, StaysWithinItsLimit) {
+  Open().Write(text_, 0, Segment(0, 8));
+  const size_t bytes = fs::file_size(OnlyFile());
+  PrefixStore store = Open(3 * bytes + bytes / 2);
+  std::vector<std::shared_ptr<const StoredRun>> runs;
+  for (TokenId i = 0; i < 4; ++i) {
+    auto tokens = text_;
+    tokens[0] = 50 + i;
+    if (i == 3) store.Read(*runs[0]);                            // used again
+    std::this_thread::sleep_for(std::chrono::milliseconds(15));  // coarse file times
+    runs.push_back(store.Write(tokens, 0, Segment(0, 8)));
+    ASSERT_TRUE(runs.back());
+  }
+  EXPECT_EQ(FileCount(), 3u);
+  EXPECT_TRUE(store.Read(*runs[0]));
+  EXPECT_FALSE(store.Read(*runs[1]));
+  EXPECT_TRUE(store.TakeWarnings().empty()) << "deleted to make room is no damage";
+  EXPECT_FALSE(Open(bytes - 1).Write(text_, 0, Segment(0, 8)));
+}
+
+TEST_F(PrefixStoreTest, SaysWhatIsWrongWithItsFolder) {
+  WriteFileAtomically(folder_.path() / "kv", "in the way");
+  EXPECT_THROW(Open(), Error);
+}
+
+}  // namespace
+}  // namespace pd::test
