@@ -56,6 +56,8 @@ const char* Name(ErrorKind kind) {
       return "device";
     case ErrorKind::kCancelled:
       return "cancelled";
+    case ErrorKind::kBusy:
+      return "busy";
   }
   return "unknown";
 }

@@ -17,6 +17,7 @@ enum class ErrorKind {
   kOutOfMemory,  // predicted before the work, or seen during it
   kDevice,       // a device failed at run time
   kCancelled,    // the caller asked for it
+  kBusy,         // no room now: the same request may succeed later
 };
 
 // The kind's stable name, for JSON and logs: "bad_request", "not_found", ...

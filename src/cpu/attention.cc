@@ -28,7 +28,7 @@ class Ahead {
   explicit Ahead(std::span<const uint16_t> halves) : at_(halves.data()), end_(at_ + halves.size()) {}
   void Fetch(int64_t halves) {
     constexpr int64_t kLine = 64 / sizeof(uint16_t);
-    for (const uint16_t* stop = at_ + std::min(halves, end_ - at_); at_ < stop; at_ += kLine)
+    for (const uint16_t* stop = at_ + std::min<int64_t>(halves, end_ - at_); at_ < stop; at_ += kLine)
       __builtin_prefetch(at_, 0, 2);
   }
 

@@ -18,7 +18,8 @@ std::unique_ptr<DecodeDevice> OpenCpuDevice(std::shared_ptr<const CpuModel> mode
                cpu::Name(level));
   const size_t memory = cpu::PhysicalMemory();
   const size_t kv_limit = options.kv_limit > 0 ? options.kv_limit : memory - std::min(memory, model->bytes());
-  DeviceInfo info{"cpu", {PhysicalDevice::Kind::kCpu, 0}, options.max_rows, 0, model->packed_bytes()};
+  DeviceInfo info{"cpu", {PhysicalDevice::Kind::kCpu, 0, options.cores}, options.max_rows};
+  info.weight_bytes = model->packed_bytes();
   for (const LayerSpec& layer : model->spec().layers)
     info.kv_bytes_per_token += 2 * sizeof(uint16_t) * size_t(layer.attn.kv_width());
   return std::make_unique<LocalDevice<cpu::CpuBackend>>(

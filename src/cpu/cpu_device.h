@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <vector>
 
 #include "cpu/level.h"
 #include "cpu/model.h"
@@ -15,6 +16,8 @@ struct CpuDeviceOptions {
   std::optional<cpu::Level> level = {};
   // Bytes that all slots may come to when full; 0: the machine's memory less the weights.
   size_t kv_limit = 0;
+  // Processors that the pool's threads and the device's lane are bound to; empty: any.
+  std::vector<int> cores = {};
 };
 
 // A device with KV memory of its own; any number of them share a model's packed weights. Instances that share

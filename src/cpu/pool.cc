@@ -2,6 +2,7 @@
 
 #include <chrono>
 
+#include "base/cores.h"
 #include "base/error.h"
 
 namespace pd {
@@ -36,11 +37,12 @@ uint32_t WaitForChange(const std::atomic<uint32_t>& value, uint32_t old, bool sp
 
 }  // namespace
 
-ThreadPool::ThreadPool(int threads)
+ThreadPool::ThreadPool(int threads, std::vector<int> cores)
     : count_(threads),
       spins_(threads <= int(std::thread::hardware_concurrency())),
+      cores_(std::move(cores)),
       workers_(std::make_unique<Worker[]>(size_t(threads) - 1)) {
-  PD_CHECK(threads >= 1);
+  PD_CHECK(threads >= 1 && (cores_.empty() || cores_.size() == size_t(threads)));
   for (int part = 1; part < threads; ++part)
     workers_[size_t(part) - 1].thread = std::thread([this, part] { Work(part); });
 }
@@ -72,6 +74,7 @@ void ThreadPool::RunRegion(Region region, const void* context) {
 }
 
 void ThreadPool::Work(int part) {
+  if (!cores_.empty()) BindThisThread({&cores_[size_t(part)], 1});
   std::atomic<uint32_t>& state = workers_[size_t(part) - 1].state;
   for (uint32_t seen = 0;;) {
     seen = WaitForChange(generation_, seen, spins_);

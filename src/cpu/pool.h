@@ -17,7 +17,9 @@ namespace pd {
 // for: the owner does its part.
 class ThreadPool {
  public:
-  explicit ThreadPool(int threads);  // at least 1, the caller's included
+  // At least 1 thread, the caller's included. Thread i is bound to cores[i]; the caller's is the caller's
+  // business. No cores: to none.
+  explicit ThreadPool(int threads, std::vector<int> cores = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
   ThreadPool& operator=(const ThreadPool&) = delete;
@@ -62,6 +64,7 @@ class ThreadPool {
 
   const int count_;
   const bool spins_;  // not when there are more threads than processors
+  const std::vector<int> cores_;
   Region region_ = nullptr;
   const void* context_ = nullptr;
   std::atomic<bool> stop_ = false;

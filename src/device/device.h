@@ -1,5 +1,6 @@
 // What the engine sees of a device: tokens in, tokens out, KV segments across. Called once a chunk or a step.
 #pragma once
+#include <algorithm>
 #include <climits>
 #include <cstdint>
 #include <memory>
@@ -41,19 +42,30 @@ struct Logits {
   std::vector<float> values;  // [rows, vocab]
 };
 
-// The silicon behind a device. Two devices on one PhysicalDevice cannot overlap.
+// The silicon behind a device.
 struct PhysicalDevice {
   enum class Kind : uint8_t { kCpu, kGpu, kNeuralEngine } kind = Kind::kCpu;
   int index = 0;
+  std::vector<int> cores = {};  // of a CPU, that its threads are bound to; empty: any
   bool operator==(const PhysicalDevice&) const = default;
 };
+
+// Whether work on one keeps the other waiting.
+inline bool Overlap(const PhysicalDevice& a, const PhysicalDevice& b) {
+  if (a.kind != b.kind || a.index != b.index) return false;
+  const auto shared = [&](int core) { return std::ranges::find(b.cores, core) != b.cores.end(); };
+  return a.cores.empty() || b.cores.empty() || std::ranges::any_of(a.cores, shared);
+}
 
 struct DeviceInfo {
   std::string name;  // "cpu", as in --decode cpu
   PhysicalDevice physical;
-  int max_rows = 0;  // rows of one Step at most
+  int max_rows = 0;         // rows of one Step at most
+  bool runs_ahead = false;  // Submit may return before the step is computed; else it is computed in Submit
   size_t kv_bytes_per_token = 0;
+  bool even_slots = false;  // each slot takes the room of the longest, and none shrinks while one is open
   size_t weight_bytes = 0;  // read by one decode step
+  KvIdentity kv_id = {};    // of its segments, with the default rope variant; LocalDevice fills it in
 };
 
 // Owned and called by one thread (its lane). All throw Error: kBadRequest for a caller's mistake,
@@ -95,7 +107,7 @@ class PrefillDevice {
   // Why this device cannot prefill sequences of this variant; nothing when it can.
   virtual std::optional<std::string> Refuses(const Variant& variant) const = 0;
   // Where a chunk that starts at token `first` must end at the latest; `first` itself when none can start
-  // there. What follows is the decode device's.
+  // there. What follows is the decode device's. Always the same for one device; any thread may ask.
   virtual int Reach(int /*first*/) const { return INT_MAX; }
   // A prompt of at most `capacity` tokens that starts with what `prefix` holds, in order of position. The
   // session must not outlive the device.

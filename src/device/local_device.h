@@ -53,7 +53,9 @@ struct StepResult<B> {
 template <Backend B>
 class LocalDevice final : public DecodeDevice {
  public:
-  LocalDevice(B backend, DeviceInfo info) : backend_(std::move(backend)), info_(std::move(info)) {}
+  LocalDevice(B backend, DeviceInfo info) : backend_(std::move(backend)), info_(std::move(info)) {
+    info_.kv_id = backend_.Identity();
+  }
 
   const DeviceInfo& Info() const override { return info_; }
 

@@ -47,20 +47,33 @@ size_t MlxCache::BytesPerToken(const ModelSpec& spec, mx::Dtype type) {
 void MlxCache::Reserve(int tokens) {
   const int want_slots = int(open_.size()), want_tokens = (tokens + kStep - 1) / kStep * kStep;
   if (want_slots <= slots_ && want_tokens <= tokens_) return;
-  Resize(want_slots <= slots_ ? slots_ : std::max(want_slots, std::min(2 * slots_, slots_ + 16)),
-         std::max(want_tokens, tokens_));
+  const int longer = std::max(want_tokens, tokens_);
+  if (want_slots <= slots_) return Resize(slots_, longer);
+  const int more = std::max(want_slots, std::min(2 * slots_, slots_ + 16));
+  Resize(HasRoom(more, longer) ? more : want_slots, longer);
+}
+
+size_t MlxCache::Bytes(int slots, int tokens) const {
+  return size_t(slots) * size_t(tokens) * BytesPerToken(spec_, type_);
+}
+
+// What MLX holds beside this cache.
+size_t MlxCache::Others() const {
+  const size_t all = mx::get_active_memory();
+  return all - std::min(Bytes(slots_, tokens_), all);
+}
+
+bool MlxCache::HasRoom(int slots, int tokens) const {
+  return Others() + Bytes(slots, tokens) <= mx::get_memory_limit();
 }
 
 void MlxCache::CheckRoom(int slots, int tokens) const {
-  const size_t now = size_t(slots_) * size_t(tokens_) * BytesPerToken(spec_, type_);
-  const size_t then = size_t(slots) * size_t(tokens) * BytesPerToken(spec_, type_);
-  const size_t others = mx::get_active_memory() - std::min(now, mx::get_active_memory());
-  if (others + then > mx::get_memory_limit())
+  if (!HasRoom(slots, tokens))
     throw Fail(ErrorKind::kOutOfMemory,
                "mlx: keys and values of {} slots of {} tokens take {} MB beside {} MB, the limit is {} MB; "
                "use fewer "
                "sequences or a smaller context",
-               slots, tokens, then >> 20, others >> 20, mx::get_memory_limit() >> 20);
+               slots, tokens, Bytes(slots, tokens) >> 20, Others() >> 20, mx::get_memory_limit() >> 20);
 }
 
 void MlxCache::Resize(int slots, int tokens) {

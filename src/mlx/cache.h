@@ -39,6 +39,9 @@ class MlxCache {
 
  private:
   void Resize(int slots, int tokens);
+  bool HasRoom(int slots, int tokens) const;
+  size_t Bytes(int slots, int tokens) const;
+  size_t Others() const;
 
   const ModelSpec& spec_;
   mx::Dtype type_;

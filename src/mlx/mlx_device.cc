@@ -143,7 +143,9 @@ std::unique_ptr<DecodeDevice> OpenMlxDevice(std::shared_ptr<const MlxModel> mode
   info.physical.kind =
       mx::default_device() == mx::Device::gpu ? PhysicalDevice::Kind::kGpu : PhysicalDevice::Kind::kCpu;
   info.max_rows = model->max_rows;
+  info.runs_ahead = true;
   info.weight_bytes = model->weight_bytes;
+  info.even_slots = true;
   info.kv_bytes_per_token = MlxCache::BytesPerToken(model->spec, model->activations);
   MlxBackend backend(std::move(model), MakeKernels());
   return std::make_unique<MlxDevice>(LocalDevice<MlxBackend>(std::move(backend), std::move(info)));

@@ -75,7 +75,8 @@ std::shared_ptr<const MlxModel> LoadMlxModel(
 std::unique_ptr<DecodeDevice> OpenMlxDevice(std::shared_ptr<const MlxModel> model);
 
 // The last thing that a thread does which has called a device, before it ends: waits for MLX's work on it and
-// lets go of MLX's per-thread resources. Devices may then be used from other threads only. Does not throw.
+// lets go of MLX's per-thread resources. Devices may then be used from other threads only. Does not throw:
+// work that failed was thrown to whoever collected it.
 void LeaveMlxThread();
 
 }  // namespace pd

@@ -7,6 +7,7 @@
 #include <iterator>
 #include <thread>
 
+#include "base/cores.h"
 #include "base/error.h"
 #include "coreml/device/coreml_prefill.h"
 #include "coreml/device/interpreted.h"
@@ -28,19 +29,44 @@ MlxOptions MlxOptionsFor(int quantise_bits) {
   return options;
 }
 
+int AllThreads(const OpenOptions& options) {
+  return options.threads > 0 ? options.threads : std::max(1, int(std::thread::hardware_concurrency()));
+}
+
+// Empty: not divided.
+struct CoreSplit {
+  std::vector<int> prefill, decode;
+};
+
+CoreSplit DivideCores(const OpenOptions& options) {
+  if (options.prefill_threads == 0 && options.decode_threads == 0) return {};
+  const std::vector<int> all = AvailableCores();
+  const int count = int(all.size());
+  const int prefill = options.prefill_threads > 0 ? options.prefill_threads : count - options.decode_threads;
+  const int decode = options.decode_threads > 0 ? options.decode_threads : count - prefill;
+  if (prefill < 1 || decode < 1 || prefill + decode > count)
+    throw Fail(
+        ErrorKind::kBadRequest,
+        "{} processors cannot be divided into {} for prefill and {} for decode: each needs one of its own",
+        count, std::max(prefill, 0), std::max(decode, 0));
+  return {{all.begin(), all.begin() + prefill}, {all.begin() + prefill, all.begin() + prefill + decode}};
+}
+
 // Loads the weights of each backend once, however many devices are opened on them.
 class Loader {
  public:
   Loader(ModelSource& source, const OpenOptions& options) : source_(source), options_(options) {}
 
-  std::unique_ptr<DecodeDevice> OpenCpu() {
-    if (!cpu_) cpu_ = LoadCpuModel(source_.spec, source_.tensors, *Pool(), options_.progress);
+  // Cores: processors of its own; none: all that the options allow, shared with other devices.
+  std::unique_ptr<DecodeDevice> OpenCpu(const std::vector<int>& cores) {
+    if (!cpu_) cpu_ = LoadCpuModel(source_.spec, source_.tensors, *Pool({}), options_.progress);
     CpuDeviceOptions options;
     options.max_rows = kCpuRows;
-    return OpenCpuDevice(cpu_, Pool(), options);
+    options.cores = cores;
+    return OpenCpuDevice(cpu_, Pool(cores), options);
   }
 
-  std::unique_ptr<DecodeDevice> OpenMlx() {
+  std::unique_ptr<DecodeDevice> OpenMlx(const std::vector<int>&) {
     if (!mlx_) {
       mlx_ = LoadMlxModel(source_.spec, source_.tensors, MlxOptionsFor(options_.quantise_bits),
                           options_.progress);
@@ -50,20 +76,24 @@ class Loader {
     return OpenMlxDevice(mlx_);
   }
 
-  std::unique_ptr<DecodeDevice> OpenReference() {
+  std::unique_ptr<DecodeDevice> OpenReference(const std::vector<int>&) {
     if (!reference_) reference_ = LoadReferenceModel(source_.spec, source_.tensors);
     return OpenReferenceDevice(reference_);
   }
 
-  std::unique_ptr<PrefillDevice> OpenCoreMl() {
+  std::unique_ptr<PrefillDevice> OpenCoreMl(const std::vector<int>& cores) {
     const Bundle bundle = ReadBundle(options_.bundle);
-    const PredictorFactory open = options_.predictors ? options_.predictors : InterpretedPredictors(Pool());
-    return OpenCoreMlPrefill(source_, bundle, open, {});
+    const PredictorFactory open =
+        options_.predictors ? options_.predictors : InterpretedPredictors(Pool(cores));
+    CoreMlOptions options;
+    options.physical.cores = cores;
+    return OpenCoreMlPrefill(source_, bundle, open, std::move(options));
   }
 
  private:
-  const std::shared_ptr<ThreadPool>& Pool() {
-    if (!pool_) pool_ = std::make_shared<ThreadPool>(ThreadCount(options_));
+  std::shared_ptr<ThreadPool> Pool(const std::vector<int>& cores) {
+    if (!cores.empty()) return std::make_shared<ThreadPool>(int(cores.size()), cores);
+    if (!pool_) pool_ = std::make_shared<ThreadPool>(AllThreads(options_));
     return pool_;
   }
 
@@ -115,16 +145,18 @@ const char* MissingMlx() {
 
 struct Entry {
   const char* name;
-  const char* (*missing)();                         // why this build cannot open it, or nullptr
-  std::unique_ptr<DecodeDevice> (Loader::*open)();  // nullptr: it only prefills
+  const char* (*missing)();  // why this build cannot open it, or nullptr
+  std::unique_ptr<DecodeDevice> (Loader::*open)(const std::vector<int>& cores);  // nullptr: it only prefills
   MemoryNeed (*need)(ModelSource& model, int quantise_bits);
-  std::unique_ptr<PrefillDevice> (Loader::*open_prefill)() = nullptr;  // nullptr: by way of `open`
+  std::unique_ptr<PrefillDevice> (Loader::*open_prefill)(const std::vector<int>& cores) =
+      nullptr;                       // nullptr: by way of `open`
+  void (*leave_thread)() = nullptr;  // as in Devices
 };
 
 constexpr Entry kTable[] = {
     {"cpu", Present, &Loader::OpenCpu, NeedOfCpu},
     {"reference", Present, &Loader::OpenReference, NeedOfReference},
-    {"mlx", MissingMlx, &Loader::OpenMlx, NeedOfMlx},
+    {"mlx", MissingMlx, &Loader::OpenMlx, NeedOfMlx, nullptr, LeaveMlxThread},
     {"coreml", Present, nullptr, NeedOfCoreMl, &Loader::OpenCoreMl},
 };
 
@@ -174,7 +206,7 @@ void CheckPrefillDeviceName(std::string_view name) { Find(name, CanPrefill); }
 std::unique_ptr<DecodeDevice> OpenDevice(ModelSource& model, std::string_view name,
                                          const OpenOptions& options) {
   Loader loader(model, options);
-  auto device = (loader.*Find(name, CanDecode).open)();
+  auto device = (loader.*Find(name, CanDecode).open)({});
   if (OnGpu(*device)) WarmUp(*device, options.batches, {});
   return device;
 }
@@ -182,23 +214,26 @@ std::unique_ptr<DecodeDevice> OpenDevice(ModelSource& model, std::string_view na
 Devices OpenDevices(ModelSource& model, std::string_view prefill, std::string_view decode,
                     const OpenOptions& options) {
   const Entry &prefill_entry = Find(prefill, CanPrefill), &decode_entry = Find(decode, CanDecode);
+  const CoreSplit cores = DivideCores(options);
   Loader loader(model, options);
   Devices devices;
+  for (const Entry* entry : {&prefill_entry, &decode_entry})
+    if (entry->leave_thread) devices.leave_thread = entry->leave_thread;
   if (prefill_entry.open_prefill) {
-    devices.prefill = (loader.*prefill_entry.open_prefill)();
+    devices.prefill = (loader.*prefill_entry.open_prefill)(cores.prefill);
   } else {
-    auto prefill_device = (loader.*prefill_entry.open)();
+    auto prefill_device = (loader.*prefill_entry.open)(cores.prefill);
     if (OnGpu(*prefill_device))
       WarmUp(*prefill_device, {}, std::array{std::min(kWarmChunk, model.spec.max_context)});
     devices.prefill = std::make_unique<PrefillVia>(std::move(prefill_device));
   }
-  devices.decode = (loader.*decode_entry.open)();
+  devices.decode = (loader.*decode_entry.open)(cores.decode);
   if (OnGpu(*devices.decode)) WarmUp(*devices.decode, options.batches, {});
   return devices;
 }
 
-int ThreadCount(const OpenOptions& options) {
-  return options.threads > 0 ? options.threads : std::max(1, int(std::thread::hardware_concurrency()));
+int ThreadCount(const OpenOptions& options, const DeviceInfo& device) {
+  return device.physical.cores.empty() ? AllThreads(options) : int(device.physical.cores.size());
 }
 
 MemoryNeed EstimateMemory(ModelSource& model, std::string_view device, int quantise_bits) {

@@ -18,6 +18,9 @@ namespace pd {
 
 struct OpenOptions {
   int threads = 0;  // that a CPU device computes with; 0: one for each processor
+  // Not both 0: prefill and decode on the CPU get processors of their own, this many; 0: what the other
+  // leaves. Devices that do not overlap compute at the same time.
+  int prefill_threads = 0, decode_threads = 0;
   // Told how far loading is, on the caller's thread; what it throws ends the loading.
   std::function<void(size_t done_bytes, size_t total_bytes)> progress = {};
   std::filesystem::path bundle = {};  // the exported model that device coreml runs
@@ -30,11 +33,14 @@ struct OpenOptions {
   std::vector<int> batches = {1};
 };
 
-// Each has KV memory of its own; devices of one backend share their weights and threads, so one thread must
-// use both.
+// Each has KV memory of its own; devices of one backend share their weights. Devices that overlap share
+// threads too, so one thread must use both.
 struct Devices {
   std::unique_ptr<PrefillDevice> prefill;
   std::unique_ptr<DecodeDevice> decode;
+  // Not empty: the last thing that a thread calls which has called one of them, before it ends. Does not
+  // throw.
+  std::function<void()> leave_thread = {};
 };
 
 // Variables that backends read from the process's environment: a program sets those that are not set yet,
@@ -59,11 +65,12 @@ void CheckPrefillDeviceName(std::string_view name);
 // Load the model and open devices on it. Throw what CheckDeviceName and loading throw.
 std::unique_ptr<DecodeDevice> OpenDevice(ModelSource& model, std::string_view name,
                                          const OpenOptions& options);
+// kBadRequest when there are not enough processors to divide.
 Devices OpenDevices(ModelSource& model, std::string_view prefill, std::string_view decode,
                     const OpenOptions& options);
 
-// The threads that `options` stand for.
-int ThreadCount(const OpenOptions& options);
+// The threads that `options` stand for on a device that Info() describes.
+int ThreadCount(const OpenOptions& options, const DeviceInfo& device);
 
 // What a device needs, known before anything is loaded. Bytes.
 struct MemoryNeed {

@@ -221,7 +221,7 @@ const std::vector<float>& ReferenceOps::ReadLogits(const Tensor& logits) {
 }
 
 std::unique_ptr<DecodeDevice> OpenReferenceDevice(std::shared_ptr<const ReferenceModel> model) {
-  DeviceInfo info{"reference", {}, 4096, 0, 0};
+  DeviceInfo info{"reference", {}, 4096};
   for (const LayerSpec& layer : model->spec.layers)
     info.kv_bytes_per_token += 16 * size_t(layer.attn.kv_width());
   ForEachWeight(model->spec, const_cast<Weights<std::vector<double>>&>(model->weights),

@@ -40,14 +40,17 @@ class SmolLm2Text : public testing::Test {
     options.chunks = {kChunk};
     options.histories = {0, kHistory};
     ExportBundle(world_->model, world_->folder / "bundle", options, [](const ExportProgress&) {});
-    OpenOptions open;
-    open.bundle = world_->folder / "bundle";
-    world_->devices = OpenDevices(world_->model, "coreml", "cpu", open);
+    world_->devices = Open();
     world_->text =
         test::GoldenFile(PD_TEST_DATA "/smollm2/golden.safetensors").Read<TokenId>("perplexity.ids");
   }
   static void TearDownTestSuite() { world_.reset(); }
 
+  static Devices Open() {
+    OpenOptions open;
+    open.bundle = world_->folder / "bundle";
+    return OpenDevices(world_->model, "coreml", "cpu", open);
+  }
   static const ModelSpec& spec() { return world_->model.spec; }
   static DecodeDevice& cpu() { return *world_->devices.decode; }
   static PrefillDevice& ane() { return *world_->devices.prefill; }
@@ -174,9 +177,13 @@ TEST_F(SmolLm2Text, FactsOutliveTheirChunk) {
   ids.insert(ids.end(), text().begin(), text().begin() + 3 * kChunk);
   const auto question = tokenizer->Encode("\n\nThe password of the old safe is \"");
   ids.insert(ids.end(), question.begin(), question.end());
-  const GenerateResult result =
-      Generate(spec(), ane(), cpu(), {.prompt = ids, .max_tokens = 4, .prefill_chunk = kChunk},
-               [](const Sampled&) { return true; });
+  Devices opened = Open();  // of the engine's own
+  EngineDevices devices;
+  devices.prefill.push_back(std::move(opened.prefill));
+  devices.decode = std::move(opened.decode);
+  Engine engine(spec(), std::move(devices));
+  const RequestResult result =
+      Generate(engine, {.prompt = ids, .max_tokens = 4, .prefill_chunk = kChunk}, {});
   EXPECT_EQ(result.stats.prefill_tokens, int(ids.size()) - 1);
   EXPECT_TRUE(tokenizer->Decode(result.tokens).starts_with("pelican")) << tokenizer->Decode(result.tokens);
 }

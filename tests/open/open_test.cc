@@ -34,6 +34,15 @@ std::string MessageOf(const std::function<void()>& f, ErrorKind kind) {
   return "";
 }
 
+std::unique_ptr<Engine> EngineOn(const ModelSpec& spec, Devices opened) {
+  EngineDevices devices;
+  devices.prefill.push_back(std::move(opened.prefill));
+  devices.decode = std::move(opened.decode);
+  EngineOptions options;
+  options.leave_lane = opened.leave_thread;
+  return std::make_unique<Engine>(spec, std::move(devices), std::move(options));
+}
+
 std::string Names() { return fmt::format("{}", fmt::join(DeviceNames(), ", ")); }
 
 TEST(Open, NamesWhatThereIs) {
@@ -68,15 +77,13 @@ TEST(Open, CoreMlRunsAnExportedModel) {
   options.predictors = DoublePredictors();
   const std::vector<TokenId> prompt = SomeTokens(100, source.spec.vocab);
   int chunk = 32;
-  const auto text = [&](const char* prefill, GenerateStats& stats) {
-    const Devices devices = OpenDevices(source, prefill, "reference", options);
-    const auto result = Generate(source.spec, *devices.prefill, *devices.decode,
-                                 {.prompt = prompt, .max_tokens = 8, .prefill_chunk = chunk},
-                                 [](const Sampled&) { return true; });
+  const auto text = [&](const char* prefill, RequestStats& stats) {
+    const auto engine = EngineOn(source.spec, OpenDevices(source, prefill, "reference", options));
+    const auto result = Generate(*engine, {.prompt = prompt, .max_tokens = 8, .prefill_chunk = chunk}, {});
     stats = result.stats;
     return result.tokens;
   };
-  GenerateStats alone, split;
+  RequestStats alone, split;
   EXPECT_EQ(text("coreml", split), text("reference", alone));
   EXPECT_EQ(split.prefill_tokens, 64);
   EXPECT_EQ(split.tail_tokens, 35);
@@ -87,7 +94,7 @@ TEST(Open, CoreMlRunsAnExportedModel) {
   EXPECT_EQ(split.tail_tokens, 59);
 
   options.bundle = folder / "other";
-  GenerateStats none;
+  RequestStats none;
   EXPECT_NE(MessageOf([&] { text("coreml", none); }, ErrorKind::kNotFound).find("export"), std::string::npos);
 }
 
@@ -125,10 +132,8 @@ TEST(Open, PairsOfDevicesGiveOneText) {
   std::vector<std::vector<TokenId>> texts;
   for (const std::string& prefill : DeviceNames()) {
     for (const std::string& decode : DeviceNames()) {
-      const Devices devices = OpenDevices(source, prefill, decode, {.threads = 2});
-      const auto result = Generate(source.spec, *devices.prefill, *devices.decode,
-                                   {.prompt = prompt, .max_tokens = 8, .prefill_chunk = 16},
-                                   [](const Sampled&) { return true; });
+      const auto engine = EngineOn(source.spec, OpenDevices(source, prefill, decode, {.threads = 2}));
+      const auto result = Generate(*engine, {.prompt = prompt, .max_tokens = 8, .prefill_chunk = 16}, {});
       texts.push_back(result.tokens);
     }
   }

@@ -133,7 +133,7 @@ Value Vector(const std::vector<int32_t>& values) {
 }
 Value Vector(const std::vector<bool>& values) {
   std::vector<std::byte> bytes(values.size());
-  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(values[i]);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = std::byte(bool(values[i]));
   return {{DataType::kBool, {int64_t(values.size())}}, std::move(bytes)};
 }
 Value Packed(TensorType type, std::vector<std::byte> bytes) {
