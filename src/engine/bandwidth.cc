@@ -135,10 +135,11 @@ double MeasureBandwidth(size_t bytes, int threads) {
     }
   };
   {
-    std::vector<std::jthread> others;
+    std::vector<std::thread> others;  // Apple's libc++ has no jthread
     others.reserve(size_t(threads));
     for (int thread = 1; thread < threads; ++thread) others.emplace_back(work, thread);
     work(0);
+    for (std::thread& other : others) other.join();
   }
   // Every word is 1, so the sums prove that all was read.
   uint64_t total = 0;

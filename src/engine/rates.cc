@@ -27,21 +27,22 @@ double PeakFlops(const PhysicalDevice& device, int threads) {
   return 2 * 64 * 2 * 6e9 * threads;
 }
 
-PhaseRates PrefillRates(const ModelSpec& spec, const GenerateStats& stats, double peak_flops) {
+PhaseRates PrefillRates(const ModelSpec& spec, const RequestStats& stats, double peak_flops) {
   PhaseRates rates;
   if (stats.prefill_tokens == 0) return rates;
   rates.tokens_per_s = PerSecond(stats.prefill_tokens, stats.prefill_ms);
-  rates.flops_per_s = PerSecond(CostOf(spec, 0, stats.prefill_tokens, 0).flops, stats.prefill_ms);
+  rates.flops_per_s =
+      PerSecond(CostOf(spec, stats.cached_tokens, stats.prefill_tokens, 0).flops, stats.prefill_ms);
   CheckFlops(rates, peak_flops);
   return rates;
 }
 
-PhaseRates DecodeRates(const ModelSpec& spec, const GenerateStats& stats, const DeviceInfo& device,
+PhaseRates DecodeRates(const ModelSpec& spec, const RequestStats& stats, const DeviceInfo& device,
                        double peak_flops, double bandwidth) {
   PhaseRates rates;
   if (stats.decode_tokens == 0) return rates;
-  const Cost cost =
-      CostOf(spec, stats.prefill_tokens + stats.tail_tokens, stats.decode_tokens, stats.decode_tokens);
+  const int prompt = stats.cached_tokens + stats.prefill_tokens + stats.tail_tokens;
+  const Cost cost = CostOf(spec, prompt, stats.decode_tokens, stats.decode_tokens);
   double kv_values_per_token = 0;
   for (const LayerSpec& layer : spec.layers) kv_values_per_token += 2.0 * layer.attn.kv_width();
   const double bytes = double(device.weight_bytes) * stats.decode_tokens +

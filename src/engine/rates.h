@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "engine/generate.h"
+#include "engine/request.h"
 
 namespace pd {
 
@@ -20,10 +20,10 @@ struct PhaseRates {
 // Operations a second that no device of this kind can exceed, from above and generously; 0: unknown.
 double PeakFlops(const PhysicalDevice& device, int threads);
 
-PhaseRates PrefillRates(const ModelSpec& spec, const GenerateStats& stats, double peak_flops);
+PhaseRates PrefillRates(const ModelSpec& spec, const RequestStats& stats, double peak_flops);
 
 // `bandwidth` in bytes a second, of a working set of the model's size (engine/bandwidth.h); 0: unknown.
-PhaseRates DecodeRates(const ModelSpec& spec, const GenerateStats& stats, const DeviceInfo& device,
+PhaseRates DecodeRates(const ModelSpec& spec, const RequestStats& stats, const DeviceInfo& device,
                        double peak_flops, double bandwidth);
 
 }  // namespace pd

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <deque>
 #include <map>
 #include <memory>
@@ -13,7 +12,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "device/device.h"
+#include "engine/engine.h"
 
 namespace pd::test {
 
@@ -47,7 +46,7 @@ class FakeDecode final : public DecodeDevice {
   const DeviceInfo& Info() const override { return info_; }
   SlotId Open(int capacity, const Variant&) override {
     journal_.push_back(fmt::format("open {}", capacity));
-    capacity_ = capacity;
+    capacity_ = capacity, length_ = 0;
     return kSlot;
   }
   void Close(SlotId) override {
@@ -57,21 +56,20 @@ class FakeDecode final : public DecodeDevice {
   int Length(SlotId) const override { return length_; }
 
   StepId Submit(const Step& step) override {
-    PD_CHECK(waiting_.size() < 2 && step.rows.pos[0] == length_);
-    if (step.rows.logits.empty()) {  // rows of a prompt
-      journal_.push_back(
-          fmt::format("extend {}+{} from token {}", length_, step.rows.count(), step.rows.ids[0]));
+    PD_CHECK(waiting_.size() < 2 && step.rows.pos[0] == length_ && length_ + step.rows.count() <= capacity_);
+    if (step.sample.empty()) {
+      journal_.push_back(fmt::format("rows {}+{}", length_, step.rows.count()));
       length_ += step.rows.count();
-      PD_CHECK(length_ < capacity_);
       waiting_.push_back(kNoSample);
       return kNoSample;
     }
-    PD_CHECK(step.rows.count() == 1);
-    PD_CHECK(length_ < capacity_ && step.rows.logits.size() == 1 && step.rows.logits[0] == 0);
+    PD_CHECK(step.rows.count() == 1 && step.rows.logits.size() == 1 && step.rows.logits[0] == 0);
     const SampleSpec& sample = step.sample[0];
-    journal_.push_back(fmt::format("submit {} at {} draw {} knows {} of {}", step.rows.ids[0], length_,
-                                   sample.draw, sample.penalties.context.size(),
-                                   sample.penalties.prompt_tokens));
+    std::string line = fmt::format("submit {} at {} draw {}", step.rows.ids[0], length_, sample.draw);
+    if (!sample.penalties.Off())
+      line += fmt::format(" knows {} of {}, {} biased", sample.penalties.context.size(),
+                          sample.penalties.prompt_tokens, sample.bias.size());
+    journal_.push_back(std::move(line));
     ++length_;
     waiting_.push_back(next_);
     return next_++;
@@ -102,8 +100,8 @@ class FakeDecode final : public DecodeDevice {
 
  private:
   static constexpr SlotId kSlot = 7;
-  static constexpr StepId kNoSample = 1000;
-  DeviceInfo info_{"fake", {}, 16, 16, 0};
+  static constexpr StepId kNoSample = 1 << 30;
+  DeviceInfo info_{"fake", {}, 16, true, 16, 0};
   Journal& journal_;
   std::vector<TokenId> script_;
   std::deque<StepId> waiting_;
@@ -116,9 +114,6 @@ class FakePrefill final : public PrefillDevice {
  public:
   explicit FakePrefill(Journal& journal) : journal_(journal) {}
   std::optional<std::string> refusal;
-  // Set to true by the session's Run number `cancel_at`.
-  std::atomic<bool> cancel{false};
-  int cancel_at = -1;
   int max_tokens = INT_MAX;
 
   const DeviceInfo& Info() const override { return info_; }
@@ -135,19 +130,32 @@ class FakePrefill final : public PrefillDevice {
   class Session final : public PrefillSession {
    public:
     explicit Session(FakePrefill& device) : device_(device) {}
+    ~Session() override { device_.journal_.emplace_back("end prefill"); }
     KvSegment Run(std::span<const TokenId> chunk, int first) override {
       device_.journal_.push_back(
           fmt::format("prefill {}+{} from token {}", first, chunk.size(), chunk.front()));
-      if (runs_++ == device_.cancel_at) device_.cancel = true;
       return FakeSegment(first, int(chunk.size()));
     }
 
    private:
     FakePrefill& device_;
-    int runs_ = 0;
   };
-  DeviceInfo info_{"fake-prefill", {}, 16, 16, 0};
+  DeviceInfo info_{"fake-prefill", {}, 16, false, 16, 0};
   Journal& journal_;
+};
+
+// Both on one lane, so that the journal is one thread's until the engine is gone.
+struct FakeDevices {
+  FakeDevices(Journal& journal, std::vector<TokenId> script) {
+    auto made = std::make_unique<FakePrefill>(journal);
+    prefill = made.get();
+    devices.prefill.push_back(std::move(made));
+    devices.decode = std::make_unique<FakeDecode>(journal, std::move(script));
+  }
+  EngineDevices Take() { return std::move(devices); }
+
+  FakePrefill* prefill;  // to change before an engine has it
+  EngineDevices devices;
 };
 
 }  // namespace pd::test

@@ -11,7 +11,7 @@ const PhysicalDevice kCpu{PhysicalDevice::Kind::kCpu, 0};
 
 // FakeSpec: width 2, one head of two, hidden 2, vocabulary 100, tied or not.
 TEST(Rates, PrefillCountsOperations) {
-  GenerateStats stats;
+  RequestStats stats;
   stats.prefill_tokens = 3, stats.prefill_ms = 2;
   const PhaseRates rates = PrefillRates(FakeSpec(), stats, 0);
   EXPECT_DOUBLE_EQ(rates.tokens_per_s, 1500);
@@ -21,7 +21,7 @@ TEST(Rates, PrefillCountsOperations) {
 }
 
 TEST(Rates, DecodeCountsBytes) {
-  GenerateStats stats;
+  RequestStats stats;
   stats.prefill_tokens = 4, stats.decode_tokens = 2, stats.decode_ms = 1;
   DeviceInfo info;
   info.weight_bytes = 1000, info.kv_bytes_per_token = 8;
@@ -46,7 +46,7 @@ TEST(Rates, RefusesWhatCannotBe) {
   spec.layers[0].attn.heads = 32, spec.layers[0].attn.kv_heads = 4, spec.layers[0].attn.head_dim = 64;
   spec.layers[0].mlp.hidden = 5632;
   spec.layers.resize(22, spec.layers[0]);
-  GenerateStats stats;
+  RequestStats stats;
   stats.prefill_tokens = 128, stats.prefill_ms = 0.43;
   const PhaseRates prefill = PrefillRates(spec, stats, PeakFlops(kCpu, 8));
   EXPECT_GT(prefill.flops_per_s, 500e12);

@@ -1,0 +1,53 @@
+// What work takes on a machine with a model: measured by `calibrate`, or derived from published figures.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/json_fwd.h"
+#include "model/spec.h"
+
+namespace pd {
+
+// Milliseconds for a number of things, linear between the points and beyond the last two. Ascending.
+using Curve = std::vector<std::pair<int, double>>;
+double At(const Curve& curve, int count);
+
+// Prompts on one device.
+struct PrefillCost {
+  std::string device;
+  Curve chunk;            // tokens of a chunk that begins a prompt
+  double history_ms = 0;  // more for each token of the chunk and each token before it
+  // Handing the keys and values over to the decode device; zero for the decode device itself.
+  double handoff_ms = 0, handoff_token_ms = 0;
+  bool own_lane = true;  // it runs beside decode
+  double slowdown = 1;   // of a decode step that runs meanwhile, with a lane of its own
+  double watts = 0;      // while it computes; 0: unknown
+
+  double ChunkMs(int first, int count) const;
+  double HandoffMs(int count) const { return handoff_ms + handoff_token_ms * count; }
+  // All chunks of tokens [first, first + count), one after the other, without handing over.
+  double PromptMs(int first, int count, int size) const;
+};
+
+struct DecodeCost {
+  std::string device;
+  Curve step;             // rows of a step, at no context
+  double context_ms = 0;  // more for each row and token of its context
+  double watts = 0;
+  double StepMs(int rows, double context) const { return At(step, rows) + context_ms * rows * context; }
+};
+
+// One model on one machine.
+struct MachineCosts {
+  std::string machine, model;
+  std::vector<PrefillCost> units;  // as EngineDevices::prefill
+  PrefillCost direct;              // the decode device reading a prompt itself
+  DecodeCost decode;
+};
+
+Json ToJson(const MachineCosts& costs);
+// Throws kCorruptFile, naming `where`.
+MachineCosts ReadMachineCosts(const Json& json, const std::string& where);
+
+}  // namespace pd

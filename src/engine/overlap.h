@@ -1,0 +1,33 @@
+// What running texts feel while a long prompt is read.
+#pragma once
+#include <functional>
+#include <vector>
+
+#include "engine/engine.h"
+
+namespace pd {
+
+struct OverlapOptions {
+  int streams = 4, prompt = 4000, chunk = 512;
+  double alone_ms = 1500;  // how long texts are watched before and after the prompt
+};
+
+// Of all texts together over a stretch of time.
+struct StreamRates {
+  double tokens_per_s = 0;
+  std::vector<double> gaps_ms;  // between tokens of a text, ascending
+};
+
+struct OverlapResult {
+  StreamRates alone, beside;  // without the prompt, before and after it; while it is read
+  double first_token_ms = 0;  // of the prompt
+  double decode_ratio = 0;    // beside over alone
+  RequestStats prompt;
+};
+
+// Throws kBadRequest when texts and prompt do not fit the model's context; what requests throw.
+// `keep_going` is asked now and then and may throw.
+OverlapResult MeasureOverlap(Engine& engine, const OverlapOptions& options,
+                             const std::function<void()>& keep_going);
+
+}  // namespace pd

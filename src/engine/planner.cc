@@ -1,0 +1,88 @@
+#include "engine/planner.h"
+
+#include <algorithm>
+
+namespace pd {
+namespace {
+
+// What a text may stand still for a chunk on its own lane.
+constexpr double kPatienceMs = 200;
+constexpr int kSmallestChunk = 64;
+
+}  // namespace
+
+// On the lane of running texts a chunk is a gap in all of them: short enough, as far as that costs no more
+// than smaller pieces must.
+int Planner::ChunkFor(const PrefillCost& cost, const PrefillQuestion& question) const {
+  int size = std::max(question.chunk, 1);
+  if (cost.own_lane || question.decoding == 0) return size;
+  while (size / 2 >= kSmallestChunk &&
+         cost.ChunkMs(question.first, std::min(size, question.count)) > kPatienceMs)
+    size /= 2;
+  return size;
+}
+
+PrefillPlan Planner::PlanOn(const PrefillCost& cost, const PrefillQuestion& question, size_t unit) const {
+  PrefillPlan plan;
+  const int size = plan.choice.chunk = ChunkFor(cost, question);
+  const int chunks = (question.count + size - 1) / size;
+  const double own = cost.PromptMs(question.first, question.count, size);
+  const double handoff = cost.HandoffMs(question.count) + cost.handoff_ms * std::max(chunks - 1, 0);
+  const double last_handoff = cost.HandoffMs(question.count - std::max(chunks - 1, 0) * size);
+  // The chunk that runs is finished first. Then the scheduler takes the shortest rest: longer ones wait too.
+  double wait = 0;
+  if (unit < question.running.size()) {
+    const PrefillQuestion::Running& chunk = question.running[unit];
+    wait = std::max(0.0, cost.ChunkMs(chunk.first, chunk.count) - chunk.for_ms);
+  }
+  if (unit < question.queued.size())
+    for (const int rest : question.queued[unit]) {
+      if (rest <= question.count) {
+        wait += cost.PromptMs(0, rest, size);
+      } else {
+        plan.delay_ms += own + (cost.own_lane ? 0 : handoff);
+      }
+    }
+  const double context = question.first + question.count;
+  const double step = costs_.decode.StepMs(question.decoding, context / 2);
+  if (cost.own_lane) {
+    // Imports of all but the last chunk are hidden behind the next chunk.
+    plan.first_token_ms = wait + own + last_handoff;
+    plan.loss_ms = question.decoding == 0 ? 0 : (wait + own) * (1 - 1 / cost.slowdown) + handoff;
+  } else {
+    // A step goes between any two jobs.
+    const int jobs = cost.handoff_token_ms > 0 ? 2 * chunks : chunks;
+    plan.first_token_ms = wait + own + handoff + (question.decoding > 0 ? jobs * step : 0);
+    plan.loss_ms = question.decoding == 0 ? 0 : own + handoff;
+  }
+  plan.first_token_ms += costs_.decode.StepMs(question.decoding + 1, context);
+  plan.cost = plan.first_token_ms + plan.delay_ms + question.decoding * plan.loss_ms;
+  return plan;
+}
+
+std::vector<PrefillPlan> Planner::Plans(const PrefillQuestion& question) const {
+  std::vector<PrefillPlan> plans;
+  for (size_t unit = 0; unit <= costs_.units.size(); ++unit) {
+    const bool direct = unit == costs_.units.size();
+    PrefillPlan plan = PlanOn(direct ? costs_.direct : costs_.units[unit], question, unit);
+    if (!direct) plan.choice.unit = unit;
+    if (direct) plan.choice.unit.reset();
+    plans.push_back(std::move(plan));
+  }
+  return plans;
+}
+
+PrefillChoice Planner::Choose(const PrefillQuestion& question) const {
+  const auto plans = Plans(question);
+  const auto best = std::ranges::min_element(plans, {}, &PrefillPlan::cost);
+  PrefillChoice choice = best->choice;
+  for (size_t i = 0; i < plans.size(); ++i) {
+    const std::string& device = i < costs_.units.size() ? costs_.units[i].device : costs_.direct.device;
+    choice.why += fmt::format("{}{} {:.0f} ms", i > 0 ? ", " : "", device, plans[i].first_token_ms);
+    if (question.decoding > 0)
+      choice.why += fmt::format(" and {:.0f} ms for each of {} texts", plans[i].loss_ms, question.decoding);
+  }
+  return choice;
+}
+
+}  // namespace pd

@@ -1,0 +1,126 @@
+#include "engine/simulator.h"
+
+#include <gtest/gtest.h>
+
+#include "base/json.h"
+#include "engine/profile.h"
+#include "engine/shapes.h"
+#include "tests/expect_error.h"
+
+namespace pd::test {
+namespace {
+
+// A chunk takes 1 ms a token, a step 10 ms, whoever does it.
+MachineCosts Plain() {
+  MachineCosts costs;
+  costs.machine = "plain", costs.model = "none";
+  costs.direct = {"gpu", {{0, 0}, {100, 100}}, 0, 0, 0, false, 1, 5};
+  costs.units = {{"ane", {{0, 0}, {100, 100}}, 0, 0, 0, true, 1, 2}};
+  costs.decode = {"gpu", {{1, 10}, {2, 10}}, 0, 10};
+  return costs;
+}
+
+const PrefillChoice kGpu{std::nullopt, 100, {}}, kAne{0, 100, {}};
+
+Simulation RunOn(const PrefillChoice& choice, const std::vector<TraceRequest>& trace) {
+  SimulationOptions options;
+  options.fixed = [choice](size_t) { return choice; };
+  return Simulate(Plain(), trace, options);
+}
+
+TEST(Simulator, TakesTheTimesOfTheCosts) {
+  const Simulation alone = RunOn(kAne, {{0, 201, 5}});
+  EXPECT_NEAR(alone.requests[0].first_token_ms, 210, 0.2);
+  EXPECT_NEAR(alone.requests[0].end_ms, 250, 0.3);
+  ASSERT_EQ(alone.gaps_ms.size(), 4u);
+  for (double gap : alone.gaps_ms) EXPECT_NEAR(gap, 10, 0.1);
+  ASSERT_TRUE(alone.joules);
+  EXPECT_NEAR(*alone.joules, 0.2 * 2 + 0.05 * 10, 0.01);
+}
+
+TEST(Simulator, TwoLanesKeepTextsGoing) {
+  const std::vector<TraceRequest> trace = {{0, 1, 100}, {100, 1001, 1}};
+  const Simulation one = RunOn(kGpu, trace), two = RunOn(kAne, trace);
+  // One lane: a step, then a chunk of 100 ms, ten times. Two: nothing happens to the text.
+  EXPECT_NEAR(one.gaps_ms.back(), 110, 1);
+  EXPECT_NEAR(two.gaps_ms.back(), 10, 1);
+  EXPECT_NEAR(one.requests[0].end_ms - two.requests[0].end_ms, 1000, 20);
+  EXPECT_EQ(two.requests[1].device, "ane");
+  EXPECT_EQ(two.lanes, (std::vector<std::string>{"gpu", "ane"}));
+}
+
+TEST(Simulator, PlannerBeatsOneLaneOnABusyMachine) {
+  std::vector<TraceRequest> trace;
+  for (int i = 0; i < 30; ++i) trace.push_back({i * 300.0, 200 + i * 37 % 900, 60});
+  const MachineCosts costs = CostsOf(FindChip("M3"), KnownShape("qwen3-0.6b"), "qwen3-0.6b", 4.5);
+  const Simulation planned = Simulate(costs, trace, {});
+  SimulationOptions one;
+  one.fixed = [](size_t) { return PrefillChoice{std::nullopt, 512, {}}; };
+  const Simulation single = Simulate(costs, trace, one);
+  EXPECT_LT(Percentile(planned.gaps_ms, 99), Percentile(single.gaps_ms, 99));
+  double planned_first = 0, single_first = 0;
+  for (size_t i = 0; i < trace.size(); ++i) {
+    planned_first += planned.requests[i].first_token_ms;
+    single_first += single.requests[i].first_token_ms;
+  }
+  EXPECT_LT(planned_first, single_first);
+  EXPECT_FALSE(planned.joules) << "no watts are known of this chip";
+}
+
+TEST(Simulator, DrawsItsLanes) {
+  const Simulation simulation = RunOn(kAne, {{0, 201, 5}});
+  const std::string svg = TimelineSvg(simulation.spans, simulation.lanes, 0, simulation.total_ms);
+  EXPECT_TRUE(svg.starts_with("<svg"));
+  EXPECT_TRUE(svg.ends_with("</svg>\n"));
+  EXPECT_NE(svg.find("prefill chunk"), std::string::npos);
+  EXPECT_NE(svg.find(">ane<"), std::string::npos);
+}
+
+TEST(Trace, IsReadStrictly) {
+  const auto trace = ReadTrace(
+      "{\"at_ms\": 0, \"prompt\": 5, \"output\": 2}\n\n{\"at_ms\": 1.5, \"prompt\": 1, \"output\": 1}", "t");
+  ASSERT_EQ(trace.size(), 2u);
+  EXPECT_EQ(trace[1].at_ms, 1.5);
+  for (const char* bad :
+       {"", "x", "{\"at_ms\": 0, \"prompt\": 5}", "{\"at_ms\": -1, \"prompt\": 5, \"output\": 2}",
+        "{\"at_ms\": 0, \"prompt\": 0, \"output\": 2}",
+        "{\"at_ms\": 0, \"prompt\": 5, \"output\": 2, \"model\": 1}"})
+    ExpectError(ErrorKind::kBadRequest, {"t"}, [&] { ReadTrace(bad, "t"); });
+}
+
+bool ThrowsOn(const Json& json) {
+  try {
+    ReadMachineCosts(json, "file");
+    return false;
+  } catch (const Error&) {
+    return true;
+  }
+}
+
+TEST(CostModel, SurvivesItsFile) {
+  const MachineCosts costs = CostsOf(FindChip("M4 Max"), KnownShape("qwen3-0.6b"), "qwen3-0.6b", 4.5);
+  const Json json = ToJson(costs);
+  EXPECT_EQ(ToJson(ReadMachineCosts(ParseJson(json.dump(), "file"), "file")), json);
+  for (const auto& [key, value] : json.items()) {
+    Json bad = json;
+    bad[key] = "?";
+    const bool any_text = key == "machine" || key == "model";
+    EXPECT_EQ(ThrowsOn(bad), !any_text) << key;
+    bad.erase(key);
+    EXPECT_TRUE(ThrowsOn(bad)) << key;
+  }
+}
+
+TEST(CostModel, CurvesAreLinearBetweenPoints) {
+  const Curve curve = {{10, 5}, {20, 7}, {40, 17}};
+  EXPECT_EQ(At(curve, 1), 5);
+  EXPECT_EQ(At(curve, 10), 5);
+  EXPECT_EQ(At(curve, 15), 6);
+  EXPECT_EQ(At(curve, 20), 7);
+  EXPECT_EQ(At(curve, 30), 12);
+  EXPECT_EQ(At(curve, 80), 37);
+  EXPECT_EQ(At({{10, 5}}, 20), 10);
+}
+
+}  // namespace
+}  // namespace pd::test
