@@ -8,10 +8,14 @@ namespace pd::cli {
 using Action = std::function<int()>;  // returns the exit code
 
 void AddRun(CLI::App& program, Action& action);
+void AddBatch(CLI::App& program, Action& action);
 void AddExport(CLI::App& program, Action& action);
 void AddInspect(CLI::App& program, Action& action);
 void AddTokenize(CLI::App& program, Action& action);
 void AddLogits(CLI::App& program, Action& action);
+void AddPlan(CLI::App& program, Action& action);
+void AddSimulate(CLI::App& program, Action& action);
+void AddBench(CLI::App& program, Action& action);
 void AddDoctor(CLI::App& program, Action& action);
 void AddVersion(CLI::App& program, Action& action);
 

@@ -12,6 +12,7 @@ const char kExitCodes[] =
     "  5    a file that is not what it claims to be\n"
     "  6    not enough memory\n"
     "  7    a device failed\n"
+    "  8    no room now, try again later\n"
     "  130  interrupted with Ctrl-C\n"
     "  141  the reader of the output went away\n";
 
@@ -31,6 +32,8 @@ int ExitCode(ErrorKind kind) {
       return 7;
     case ErrorKind::kCancelled:
       return 130;
+    case ErrorKind::kBusy:
+      return 8;
   }
   return kInternal;
 }

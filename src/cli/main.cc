@@ -24,10 +24,14 @@ int Main(int argc, char** argv) {
   program.footer(kExitCodes);
   Action action;
   AddRun(program, action);
+  AddBatch(program, action);
   AddInspect(program, action);
   AddExport(program, action);
   AddTokenize(program, action);
   AddLogits(program, action);
+  AddPlan(program, action);
+  AddSimulate(program, action);
+  AddBench(program, action);
   AddDoctor(program, action);
   AddVersion(program, action);
   try {
@@ -35,11 +39,14 @@ int Main(int argc, char** argv) {
   } catch (const CLI::CallForHelp&) {
     return WriteOutput(program.help()) ? kOk : kOutputClosed;  // of the command that was named, if one was
   } catch (const CLI::ParseError& e) {
-    const auto commands = program.get_subcommands();
-    if (commands.empty() && argc > 1 && argv[1][0] != '-')
+    std::string named;  // the command and its own
+    for (const CLI::App* app = &program; !app->get_subcommands().empty();) {
+      app = app->get_subcommands().front();
+      named += " " + app->get_name();
+    }
+    if (named.empty() && argc > 1 && argv[1][0] != '-')
       throw Fail(ErrorKind::kBadRequest, "there is no command '{}': 'pd-engine --help' lists them", argv[1]);
-    throw Fail(ErrorKind::kBadRequest, "{}; see 'pd-engine{} --help'", e.what(),
-               commands.empty() ? "" : " " + commands.front()->get_name());
+    throw Fail(ErrorKind::kBadRequest, "{}; see 'pd-engine{} --help'", e.what(), named);
   }
   PrepareEnvironment();
   const DeviceThread thread;

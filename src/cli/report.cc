@@ -52,7 +52,7 @@ Json LogprobJson(TokenId token, float logprob, const std::string& piece) {
 }  // namespace
 
 std::string ToTable(const RunReport& report) {
-  const GenerateStats& s = report.result.stats;
+  const RequestStats& s = report.result.stats;
   std::string used;
   if (report.decode.bytes_per_s > 0) used = WithUnit(report.decode.bytes_per_s, "B/s");
   if (report.decode.bandwidth_used > 0)
@@ -61,9 +61,10 @@ std::string ToTable(const RunReport& report) {
   std::string table = Row("load", "", "", report.load_ms, "", "");
   table += PhaseRow("prefill", report.prefill_device, s.prefill_tokens, s.prefill_ms, report.prefill,
                     fmt::format("{:.3f} TFLOP/s", report.prefill.flops_per_s / 1e12));
+  if (s.cached_tokens > 0) table += fmt::format("{:<12}{:<10}{:>9}\n", "", "cache", Grouped(s.cached_tokens));
   if (s.tail_tokens > 0)
-    table +=
-        Row("", report.decode_device, Grouped(s.tail_tokens), s.tail_ms, "", "beyond what prefill takes");
+    table += Row("", report.decode_device, Grouped(s.tail_tokens), s.tail_ms, "",
+                 s.fallback.empty() ? "beyond what prefill takes" : "instead of prefill: " + s.fallback);
   table += Row("handoff", "", WithUnit(double(s.handoff_bytes), "B"), s.handoff_ms, "",
                s.handoff_bytes > 0 ? WithUnit(PerSecond(double(s.handoff_bytes), s.handoff_ms), "B/s") : "");
   table += PhaseRow("decode", report.decode_device, s.decode_tokens, s.decode_ms, report.decode, used);
@@ -75,13 +76,15 @@ std::string ToTable(const RunReport& report) {
 }
 
 Json ToJson(const RunReport& report) {
-  const GenerateResult& result = report.result;
-  const GenerateStats& s = result.stats;
+  const RequestResult& result = report.result;
+  const RequestStats& s = result.stats;
   Json prefill = PhaseJson(report.prefill_device, s.prefill_tokens, s.prefill_ms, report.prefill);
   prefill["tflop_per_s"] = Rate(report.prefill.flops_per_s / 1e12, report.prefill);
+  if (s.cached_tokens > 0) prefill["cached_tokens"] = s.cached_tokens;
   if (s.tail_tokens > 0)
     prefill["tail"] = {
         {"device", report.decode_device}, {"tokens", s.tail_tokens}, {"ms", Number(s.tail_ms)}};
+  if (!s.fallback.empty()) prefill["fallback"] = s.fallback;
   Json decode = PhaseJson(report.decode_device, s.decode_tokens, s.decode_ms, report.decode);
   decode["gb_per_s"] = Rate(report.decode.bytes_per_s / 1e9, report.decode);
   decode["machine_gb_per_s"] = report.bandwidth > 0 ? Number(report.bandwidth / 1e9) : Json(nullptr);

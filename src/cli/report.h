@@ -19,7 +19,7 @@ struct TokenReport {
 struct RunReport {
   std::string model;
   std::string text;
-  GenerateResult result;
+  RequestResult result;
   int prompt_tokens = 0;
   std::optional<uint64_t> seed;  // when it mattered
   std::vector<TokenReport> logprobs;
@@ -31,9 +31,10 @@ struct RunReport {
 
 std::string ToTable(const RunReport& report);
 
-// text, tokens, token_ids, prompt_tokens, finish_reason, load.ms, prefill.{device, tokens, ms, tokens_per_s}
-// and, when the decode device had to finish the prompt, prefill.tail.{device, tokens, ms}, handoff.{bytes,
-// ms}, decode.{device, tokens, ms, tokens_per_s}, ttft_ms, ... Rates that are unknown or impossible are null.
+// text, tokens, token_ids, prompt_tokens, finish_reason, load.ms, prefill.{device, tokens, ms, tokens_per_s},
+// with a prefix from the cache prefill.cached_tokens, when the decode device computed some of the prompt
+// prefill.tail.{device, tokens, ms} and perhaps prefill.fallback; handoff.{bytes, ms}, decode.{device,
+// tokens, ms, tokens_per_s}, ttft_ms, ... Rates that are unknown or impossible are null.
 Json ToJson(const RunReport& report);
 
 // One line that ends with a newline. Halves of characters, which pieces of text may hold, become U+FFFD.

@@ -1,0 +1,31 @@
+#include "cli/chip_model.h"
+
+#include <filesystem>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "cli/model.h"
+#include "cli/options.h"
+#include "engine/shapes.h"
+
+namespace pd::cli {
+
+void AddChipModel(CLI::App& command, ChipModel& options) {
+  command.add_option("-m,--model", options.model, "a known shape, or a model's file or folder")
+      ->capture_default_str();
+  AddNumber(command, "--bits", options.bits, {1, 32}, "of a weight on the GPU, scales included")
+      ->default_str("4.5");
+}
+
+ModelSpec SpecOf(const ChipModel& options) {
+  if (std::filesystem::exists(options.model)) return OpenModel(options.model).spec;
+  return KnownShape(options.model);
+}
+
+MachineCosts CostsOf(const ChipModel& options) {
+  if (std::filesystem::is_regular_file(options.chip))
+    return ReadMachineCosts(ParseJson(ReadTextFile(options.chip), options.chip), options.chip);
+  return pd::CostsOf(FindChip(options.chip), SpecOf(options), options.model, double(options.bits));
+}
+
+}  // namespace pd::cli

@@ -1,0 +1,115 @@
+#include <algorithm>
+#include <memory>
+
+#include "base/files.h"
+#include "base/json.h"
+#include "cli/chip_model.h"
+#include "cli/commands.h"
+#include "cli/exit_codes.h"
+#include "cli/options.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+#include "engine/simulator.h"
+
+namespace pd::cli {
+namespace {
+
+struct SimulateOptions {
+  ChipModel about;
+  std::string trace, svg;
+  int parallel = 64, chunk = 512;
+  bool json = false;
+};
+
+struct Summary {
+  std::vector<double> first_token_ms;  // ascending
+  const Simulation* simulation = nullptr;
+};
+
+Summary Summarise(const Simulation& simulation) {
+  Summary summary{{}, &simulation};
+  for (const SimulatedRequest& request : simulation.requests)
+    summary.first_token_ms.push_back(request.first_token_ms);
+  std::ranges::sort(summary.first_token_ms);
+  return summary;
+}
+
+Json ToJson(const Summary& s) {
+  const auto percentiles = [](const std::vector<double>& sorted) {
+    return Json{{"p50", Percentile(sorted, 50)},
+                {"p95", Percentile(sorted, 95)},
+                {"p99", Percentile(sorted, 99)},
+                {"max", Percentile(sorted, 100)}};
+  };
+  Json requests = Json::array();
+  for (const SimulatedRequest& r : s.simulation->requests)
+    requests.push_back({{"first_token_ms", r.first_token_ms}, {"end_ms", r.end_ms}, {"device", r.device}});
+  return {{"first_token_ms", percentiles(s.first_token_ms)},
+          {"gap_ms", percentiles(s.simulation->gaps_ms)},
+          {"tokens_per_s", s.simulation->tokens_per_s},
+          {"total_ms", s.simulation->total_ms},
+          {"joules", s.simulation->joules ? Json(*s.simulation->joules) : Json(nullptr)},
+          {"requests", requests}};
+}
+
+std::string Row(const char* name, const Summary& s) {
+  const auto& gaps = s.simulation->gaps_ms;
+  return fmt::format("{:<12}{:>9.0f}{:>9.0f}{:>9.0f}  |{:>9.1f}{:>9.1f}{:>9.1f}  |{:>9.0f}{:>10}\n", name,
+                     Percentile(s.first_token_ms, 50), Percentile(s.first_token_ms, 95),
+                     Percentile(s.first_token_ms, 100), Percentile(gaps, 50), Percentile(gaps, 99),
+                     Percentile(gaps, 100), s.simulation->tokens_per_s,
+                     s.simulation->joules ? fmt::format("{:.1f} J", *s.simulation->joules) : "unknown");
+}
+
+int RunSimulation(const SimulateOptions& options) {
+  const MachineCosts costs = CostsOf(options.about);
+  const auto trace = ReadTrace(ReadTextFile(options.trace), options.trace);
+  SimulationOptions simulate;
+  simulate.max_running = options.parallel;
+  simulate.prefill_chunk = options.chunk;
+  const Simulation two = Simulate(costs, trace, simulate);
+  simulate.fixed = [&](size_t) { return PrefillChoice{std::nullopt, options.chunk, {}}; };
+  const Simulation one = Simulate(costs, trace, simulate);
+  const Summary two_lanes = Summarise(two), one_lane = Summarise(one);
+  if (!options.svg.empty())
+    WriteFileAtomically(options.svg, TimelineSvg(two.spans, two.lanes, 0, two.total_ms));
+  if (options.json) {
+    const Json json = {{"machine", costs.machine},
+                       {"model", costs.model},
+                       {"two_lanes", ToJson(two_lanes)},
+                       {"one_lane", ToJson(one_lane)}};
+    return WriteOutput(ToLine(json)) ? kOk : kOutputClosed;
+  }
+  std::string text = fmt::format("{}, {}: {} requests, simulated; milliseconds\n\n", costs.machine,
+                                 costs.model, trace.size());
+  text += fmt::format("{:<12}{:^27}  |{:^27}  |{:>9}\n", "", "first token", "gap between tokens", "tok/s");
+  text += fmt::format("{:<12}{:>9}{:>9}{:>9}  |{:>9}{:>9}{:>9}  |{:>9}{:>10}\n", "", "median", "p95", "max",
+                      "median", "p99", "max", "in all", "energy");
+  text += Row("one lane", one_lane) + Row("two lanes", two_lanes);
+  int moved = 0;
+  for (const SimulatedRequest& r : two.requests) moved += !r.device.empty();
+  text += fmt::format("\nThe planner gave {} of {} prompts to the other lane.\n", moved, trace.size());
+  return WriteOutput(text) ? kOk : kOutputClosed;
+}
+
+}  // namespace
+
+void AddSimulate(CLI::App& program, Action& action) {
+  CLI::App* command = program.add_subcommand("simulate", "Replay requests on a chip that is not here");
+  auto options = std::make_shared<SimulateOptions>();
+  command->add_option("--profile", options->about.chip, "a published chip, or a file that calibrate wrote")
+      ->required();
+  AddChipModel(*command, options->about);
+  command
+      ->add_option("--trace", options->trace, "JSON lines: {\"at_ms\": 0, \"prompt\": 900, \"output\": 100}")
+      ->required();
+  AddInteger(*command, "--parallel", options->parallel, {1, 4096}, "requests that run at a time")
+      ->default_str("64");
+  AddInteger(*command, "--prefill-chunk", options->chunk, {1, INT32_MAX}, "tokens prefilled at a time")
+      ->default_str("512");
+  command->add_option("--svg", options->svg, "write a timeline of both lanes")->type_name("FILE");
+  command->add_flag("--json", options->json, "one JSON object");
+  command->callback([&action, options] { action = [options] { return RunSimulation(*options); }; });
+}
+
+}  // namespace pd::cli

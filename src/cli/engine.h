@@ -1,0 +1,41 @@
+// The engine that a command works with: its flags, and how it is opened.
+#pragma once
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <string>
+
+#include "cli/interrupt.h"
+#include "engine/engine.h"
+#include "formats/model_source.h"
+#include "open/open.h"
+
+namespace pd::cli {
+
+struct EngineFlags {
+  std::string prefill = "cpu", decode = "cpu";
+  std::string bundle;  // that device coreml runs; empty: where 'export' puts the model's
+  int quantise_bits = 0;
+  int prefill_chunk = 512;
+  int threads = 0, prefill_threads = 0, decode_threads = 0;
+  int prefix_cache_mb = 1024, prefix_cache_disk_mb = 4096;
+  std::string prefix_cache_folder;  // empty: no disk tier
+};
+
+// Adds --prefill, --ane, --decode, --quantize, --prefill-chunk, --threads, --prefill-threads,
+// --decode-threads, and the flags of the prefix cache.
+void AddEngineFlags(CLI::App& command, EngineFlags& flags);
+
+// Before anything is loaded. Throws kBadRequest, kUnsupported.
+void CheckEngineFlags(const EngineFlags& flags);
+
+// Throws kNotFound when a bundle is needed and the model was not exported.
+OpenOptions ToOpenOptions(const EngineFlags& flags, ModelSource& model);
+
+// Loads the model behind a progress bar, unless `quiet`. Throws kOutOfMemory when devices and sequences of
+// `tokens` tokens in all do not fit, kCancelled on Ctrl-C, and what opening throws. At most `parallel`
+// requests run at a time; what the prefix cache ignores, and unless `quiet` what loading did to the weights,
+// is said on standard error.
+std::unique_ptr<Engine> OpenEngine(const EngineFlags& flags, ModelSource& model, int tokens, bool quiet,
+                                   const Interrupt& interrupt, int parallel = 1);
+
+}  // namespace pd::cli
