@@ -1,8 +1,8 @@
 # shellcheck shell=bash disable=SC2154,SC2034  # variables shared with ./dev
 # What this project needs from the system's package manager, as data, and its installation.
 
-# group, Debian package, Homebrew formula (- where the system brings it), what for. Group rust counts only where there is no cargo,
-# group pip only where python3 has no pip.
+# group, Debian package, Homebrew formula (- where the system brings it), what for. Groups rust and npm count only where there is no
+# cargo or npm, group pip only where python3 has no pip.
 package_table() {
   cat <<'TABLE'
 build  g++                 -                 C++20 compiler
@@ -28,6 +28,10 @@ test   python3-venv        -                 coremltools for tests
 test   shellcheck          shellcheck        style checks
 test   clang-19            llvm@19           fuzzing
 test   libclang-rt-19-dev  -                 fuzzing
+macos  cargo-web           -                 tokenizer crate for macOS
+macos  rustc-web           -                 tokenizer crate for macOS
+macos  rust-web-src        -                 standard library for macOS
+npm    npm                 -                 names of Apple's SDK
 check  clang-tidy-19       llvm@19           static analysis
 TABLE
 }
@@ -38,6 +42,7 @@ packages_of() {
   shift
   for group in "$@"; do
     if [ "$group" = rust ] && command -v cargo >/dev/null; then continue; fi
+    if [ "$group" = npm ] && command -v npm >/dev/null; then continue; fi
     if [ "$group" = pip ] && python3 -m pip --version >/dev/null 2>&1; then continue; fi
     package_table | awk -v group="$group" -v column="$column" '
       $1 == group && $column != "-" { why = $4; for (i = 5; i <= NF; ++i) why = why " " $i; print $column, why }'

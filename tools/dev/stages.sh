@@ -9,6 +9,7 @@ stage_budget() {
     tests) echo "10 cold, 8 warm" ;;
     sanitizers) echo "10 cold, 6 warm" ;;
     fuzz) echo "3 cold, 2 warm" ;;
+    macos) echo "6 cold, 2 warm" ;;
     *) echo "" ;;
   esac
 }
@@ -59,6 +60,16 @@ stage_fuzz() (
   build_targets fuzz
   ctest --preset fuzz --parallel "$(cores)"
 )
+
+stage_macos() {
+  if [ "$(uname)" = Darwin ]; then
+    note "this is a Mac, and the build before was for it"
+    return
+  fi
+  # shellcheck source=tools/dev/macos.sh
+  . "$root/tools/dev/macos.sh"
+  build_for_macos
+}
 
 stage_tidy() (
   install_packages check

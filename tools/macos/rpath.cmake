@@ -1,0 +1,5 @@
+foreach(kind SHARED_LIBRARY EXECUTABLE)
+  foreach(language C CXX)
+    set(CMAKE_${kind}_RUNTIME_${language}_FLAG "-Wl,-rpath,")
+  endforeach()
+endforeach()

@@ -1,0 +1,1 @@
+// Nothing of our own: see Cargo.toml.
