@@ -22,10 +22,7 @@ KvSegment Placeholder(int first, int count) {
 class World {
  public:
   World(const MachineCosts& costs, const std::vector<TraceRequest>& trace, const SimulationOptions& options)
-      : costs_(costs),
-        planner_(costs),
-        scheduler_(Scheduling(options)),
-        lanes_(simulation_.lanes.size()) {
+      : costs_(costs), planner_(costs), scheduler_(Scheduling(options)), lanes_(simulation_.lanes.size()) {
     simulation_.requests.resize(trace.size());
     last_token_.resize(trace.size(), -1);
     for (size_t i = 0; i < trace.size(); ++i) {
