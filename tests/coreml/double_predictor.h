@@ -36,7 +36,11 @@ class DoublePredictor final : public Predictor {
     return names;
   }
 
-  HalfTensors Predict(const std::string& name, const HalfTensors& inputs) override {
+  std::unique_ptr<PredictorState> NewState(const std::string&) override {
+    throw std::logic_error("no states in double precision");
+  }
+
+  HalfTensors Predict(const std::string& name, const HalfTensors& inputs, PredictorState*) override {
     const mil::Function& function = package_.program.functions.at(name);
     values_.clear();
     ints_.clear();

@@ -129,6 +129,35 @@ TEST(Package, StatesAndControlFlowComeBack) {
   EXPECT_EQ(ParseModel(SerialiseModel(package), "model").program, package.program);
 }
 
+// Others' packages are read with outputs that hold nothing, or are inputs; not all of them can be written.
+TEST(Package, SaysWhichFeaturesItDoesNotWrite) {
+  const auto of = [](const mil::TensorType& type, std::vector<std::string> outputs) {
+    mil::Function main;
+    main.opset = "CoreML8";
+    main.inputs = {{"x", type}};
+    mil::Operation relu{"relu", {}, {{"y", type}}, {}, {}};
+    relu.inputs["x"] = {"x"};
+    main.body = {{}, {relu}, std::move(outputs)};
+    return Package{9, "", {{{"main", main}}, {}}, {}};
+  };
+  EXPECT_EQ(What([&] { SerialiseModel(of({DataType::kF16, {1, 0}}, {"y"})); }).find("unsupported: 'x' is "),
+            0u);
+  EXPECT_EQ(
+      What([&] { SerialiseModel(of({DataType::kF16, {1, mil::kUnknown}}, {"y"})); }).find("unsupported: "),
+      0u);
+  const Package through = of({DataType::kF16, {1, 8}}, {"y", "x"});
+  EXPECT_EQ(ParseModel(SerialiseModel(through), "model").program, through.program);
+
+  Package empty = of({DataType::kF16, {1, 8}}, {"z"});  // as coremltools writes an output without elements
+  mil::Operation none{"slice_by_size", {}, {{"z", {DataType::kF16, {1, 0}}}}, {}, {}};
+  none.inputs["x"] = {"y"};
+  none.inputs["begin"] = {mil::Vector(std::vector<int32_t>{0, 0})};
+  none.inputs["size"] = {mil::Vector(std::vector<int32_t>{1, 0})};
+  empty.program.functions.at("main").body.operations.push_back(none);
+  const std::string what = What([&] { SerialiseModel(empty); });
+  EXPECT_NE(what.find("'z' is tensor<fp16, [1, 0]>"), std::string::npos) << what;
+}
+
 // ---- manifests ----
 
 TEST(Package, RefusesManifestsThatAppleWouldRefuse) {

@@ -53,7 +53,7 @@ class SmolLm2Text : public testing::Test {
   }
   static const ModelSpec& spec() { return world_->model.spec; }
   static DecodeDevice& cpu() { return *world_->devices.decode; }
-  static PrefillDevice& ane() { return *world_->devices.prefill; }
+  static PrefillDevice& ane() { return *world_->devices.prefill[0]; }
   static const std::vector<TokenId>& text() { return world_->text; }
 
   // Logits of ids[from, end) after the first `from` tokens were prefilled by `device`, or by the cpu itself.
@@ -179,7 +179,7 @@ TEST_F(SmolLm2Text, FactsOutliveTheirChunk) {
   ids.insert(ids.end(), question.begin(), question.end());
   Devices opened = Open();  // of the engine's own
   EngineDevices devices;
-  devices.prefill.push_back(std::move(opened.prefill));
+  devices.prefill = std::move(opened.prefill);
   devices.decode = std::move(opened.decode);
   Engine engine(spec(), std::move(devices));
   const RequestResult result =

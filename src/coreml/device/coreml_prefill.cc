@@ -63,18 +63,28 @@ class CoreMlPrefill final : public PrefillDevice {
     return functions;
   }
 
-  // The keys and values of a chunk; `history` holds what comes before it, and gets what is computed.
+  // The keys and values of a chunk; `history` holds what comes before it, and gets what is computed. When a
+  // function is given up on the way, the others compute what is left, as far as they reach.
   KvSegment Run(std::span<const TokenId> chunk, const Variant& variant,
-                std::span<const mil::PrefillShape> functions, History& history) {
-    const int first = history.count();
+                std::span<const mil::PrefillShape> functions, int capacity, History& history) {
+    const int first = history.count(), end = first + int(chunk.size());
     KvIdentity id = identity_;
     id.rope = variant.rope;
     std::vector<CallResults> results;
-    for (const PlannedCall& call : PlanCalls(functions, first, int(chunk.size()), cost_)) {
-      const auto ids = chunk.subspan(size_t(call.first - first), size_t(call.count));
-      results.push_back({call, Call(call, ids, variant, history)});
-      history.Append(SegmentOf(spec_, id, bundle_.lowering.keys, {results.back()}));
+    for (bool whole = false; !whole;) {
+      const std::vector<mil::PrefillShape> usable = Usable(functions);
+      if (usable.size() < functions.size() && pd::Reach(usable, history.count()) < end)
+        throw Fail(ErrorKind::kDevice, "{}: {}", info_.name, WhyNotUsable(functions));
+      try {
+        RunCalls(PlanCalls(usable, history.count(), end - history.count(), cost_),
+                 chunk.subspan(size_t(history.count() - first)), variant, id, history, results);
+        whole = true;
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kDevice) throw;
+        if (Usable(functions).size() == usable.size()) throw;
+      }
     }
+    if (end < capacity) PrepareNext(Usable(functions), end, std::min(int(chunk.size()), capacity - end));
     return SegmentOf(spec_, id, bundle_.lowering.keys, std::move(results));
   }
 
@@ -82,6 +92,52 @@ class CoreMlPrefill final : public PrefillDevice {
   const KvIdentity& identity() const { return identity_; }
 
  private:
+  std::vector<mil::PrefillShape> Usable(std::span<const mil::PrefillShape> functions) const {
+    std::vector<mil::PrefillShape> usable;
+    for (const mil::PrefillShape& f : functions)
+      if (std::ranges::none_of(predictors_, [&, name = mil::FunctionName(f)](const auto& predictor) {
+            return predictor->GivenUp(name).has_value();
+          }))
+        usable.push_back(f);
+    return usable;
+  }
+
+  // What was said of the first function that is given up.
+  std::string WhyNotUsable(std::span<const mil::PrefillShape> functions) const {
+    for (const mil::PrefillShape& f : functions)
+      for (const auto& predictor : predictors_)
+        if (const auto why = predictor->GivenUp(mil::FunctionName(f)))
+          return fmt::format("function {} is not used: {}", mil::FunctionName(f), *why);
+    return "no function is used";
+  }
+
+  // The calls of a chunk, `ids` from where the history ends. What is computed goes to `results` too.
+  void RunCalls(const std::vector<PlannedCall>& calls, std::span<const TokenId> ids, const Variant& variant,
+                const KvIdentity& id, History& history, std::vector<CallResults>& results) {
+    for (size_t i = 0; i < calls.size(); ++i) {
+      const PlannedCall& call = calls[i];
+      if (i + 1 < calls.size()) Prepare(calls[i + 1].shape);
+      results.push_back({call, Call(call, ids.first(size_t(call.count)), variant, history)});
+      ids = ids.subspan(size_t(call.count));
+      try {
+        history.Append(SegmentOf(spec_, id, bundle_.lowering.keys, {results.back()}));
+      } catch (const Error& error) {  // of no use to anybody, and so is who made them
+        results.pop_back();
+        for (const auto& predictor : predictors_)
+          predictor->Distrust(mil::FunctionName(call.shape), error.what());
+        throw;
+      }
+    }
+  }
+
+  void Prepare(const mil::PrefillShape& shape) {
+    for (const auto& predictor : predictors_) predictor->Prepare(mil::FunctionName(shape));
+  }
+  void PrepareNext(const std::vector<mil::PrefillShape>& functions, int first, int count) {
+    count = std::min(count, pd::Reach(functions, first) - first);
+    if (count > 0) Prepare(PlanCalls(functions, first, count, cost_).front().shape);
+  }
+
   // Every shard in turn, the stream passed on between them.
   HalfTensors Call(const PlannedCall& call, std::span<const TokenId> ids, const Variant& variant,
                    const History& history) {
@@ -92,7 +148,7 @@ class CoreMlPrefill final : public PrefillDevice {
       HalfTensors given;
       for (const std::string& name : predictors_[i]->Inputs(mil::FunctionName(call.shape)))
         given[name] = Find(name, inputs, history, call.shape.history);
-      HalfTensors made = predictors_[i]->Predict(mil::FunctionName(call.shape), given);
+      HalfTensors made = predictors_[i]->Predict(mil::FunctionName(call.shape), given, nullptr);
       if (auto stream = made.extract(mil::kHiddenOut)) inputs[mil::kHidden] = std::move(stream.mapped());
       results.merge(made);
     }
@@ -126,6 +182,7 @@ class Session final : public PrefillSession {
   Session(CoreMlPrefill& device, int capacity, const Variant& variant)
       : device_(device),
         variant_(variant),
+        capacity_(capacity),
         functions_(device.FunctionsFor(capacity)),
         history_(device.spec(), variant.rope, LargestHistory()) {}
 
@@ -139,7 +196,7 @@ class Session final : public PrefillSession {
 
   KvSegment Run(std::span<const TokenId> chunk, int first) override {
     CheckContinues(first);
-    return device_.Run(chunk, variant_, functions_, history_);
+    return device_.Run(chunk, variant_, functions_, capacity_, history_);
   }
 
  private:
@@ -156,6 +213,7 @@ class Session final : public PrefillSession {
 
   CoreMlPrefill& device_;
   Variant variant_;
+  int capacity_;
   std::vector<mil::PrefillShape> functions_;
   History history_;
 };
@@ -168,12 +226,6 @@ std::unique_ptr<PrefillSession> CoreMlPrefill::Begin(int capacity, const Variant
 }
 
 }  // namespace
-
-std::vector<int64_t> DenseStrides(const mil::Dims& shape) {
-  std::vector<int64_t> strides(shape.size(), 1);
-  for (size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
-  return strides;
-}
 
 std::unique_ptr<PrefillDevice> OpenCoreMlPrefill(const ModelSource& model, const Bundle& bundle,
                                                  const PredictorFactory& open, CoreMlOptions options) {

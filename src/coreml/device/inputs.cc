@@ -14,9 +14,9 @@ std::vector<F16>& InputMaker::Buffer(const std::string& name, size_t elements) {
   return buffer;
 }
 
-void InputMaker::Add(const std::string& name, mil::Dims shape, HalfTensors& inputs) const {
+void InputMaker::Add(const std::string& name, const mil::Dims& shape, HalfTensors& inputs) const {
   const std::vector<F16>& buffer = buffers_.at(name);
-  inputs[name] = {shape, DenseStrides(shape), buffer.data(), nullptr};
+  inputs[name] = {shape, mil::DenseStrides(shape), buffer.data(), nullptr};
 }
 
 void InputMaker::AddEmbedded(const PlannedCall& call, std::span<const TokenId> ids, HalfTensors& inputs) {

@@ -25,7 +25,7 @@ class InputMaker {
 
  private:
   std::vector<F16>& Buffer(const std::string& name, size_t elements);
-  void Add(const std::string& name, mil::Dims shape, HalfTensors& inputs) const;
+  void Add(const std::string& name, const mil::Dims& shape, HalfTensors& inputs) const;
   void FillRope(const mil::RopeInput& input, const PlannedCall& call, const RopeVariant& variant);
   void FillMask(const mil::MaskInput& input, const PlannedCall& call);
 

@@ -8,8 +8,8 @@
 namespace pd {
 
 // Predictors of one factory share the pool; they and whoever else uses it must take turns. Opening throws
-// what ReadPackage and Interpreter do, and kUnsupported for functions with states or with inputs and outputs
-// other than fp16.
+// what ReadPackage and Interpreter do, and kUnsupported for functions with inputs, outputs or states other
+// than fp16.
 PredictorFactory InterpretedPredictors(std::shared_ptr<ThreadPool> pool);
 
 }  // namespace pd

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,8 +24,12 @@ struct HalfTensor {
 };
 using HalfTensors = std::map<std::string, HalfTensor>;  // by name
 
-// Row-major strides of a shape.
-std::vector<int64_t> DenseStrides(const mil::Dims& shape);
+// What a stateful program keeps between predictions; zero at first. For one prediction at a time, of
+// functions that name the same states.
+class PredictorState {
+ public:
+  virtual ~PredictorState() = default;
+};
 
 // One prediction at a time; called by its device's thread only.
 class Predictor {
@@ -32,9 +37,20 @@ class Predictor {
   virtual ~Predictor() = default;
   // The names of a function's inputs. Throws kUnsupported when the package has no such function.
   virtual std::vector<std::string> Inputs(const std::string& function) = 0;
-  // Runs a function of the package on inputs of exactly the names and shapes that it has. Outputs own their
-  // memory: it is not written again while any copy of them lives. Throws kDevice.
-  virtual HalfTensors Predict(const std::string& function, const HalfTensors& inputs) = 0;
+  // Runs a function of the package on inputs of exactly the names and shapes that it has, and on the states
+  // that it names (nullptr: it has none). Outputs own their memory: it is not written again while any copy of
+  // them lives. Throws kDevice, after which the states are unspecified.
+  virtual HalfTensors Predict(const std::string& function, const HalfTensors& inputs,
+                              PredictorState* state) = 0;
+  // States for a function. Throws kUnsupported when it has none, kDevice.
+  virtual std::unique_ptr<PredictorState> NewState(const std::string& function) = 0;
+
+  // A function that will be wanted next: what its first prediction waits for may begin now. Returns at once.
+  virtual void Prepare(const std::string& /*function*/) {}
+  // Why a function will not run any more; nothing while it may.
+  virtual std::optional<std::string> GivenUp(const std::string& /*function*/) { return std::nullopt; }
+  // Told by whoever found that a function's results cannot be right: it is given up.
+  virtual void Distrust(const std::string& /*function*/, const std::string& /*why*/) {}
 };
 
 // Opens a package of a bundle.

@@ -9,6 +9,19 @@
 namespace pd {
 namespace {
 
+// Throws when a token's value is no number: the program computed nothing there, or left the memory as it was.
+void CheckNumbers(const HalfTensor& tensor, const std::string& name, int64_t channels, int count) {
+  constexpr uint16_t kExponent = 0x7C00;
+  const int64_t channel = tensor.strides[1], token = tensor.strides[3];
+  for (int64_t c = 0; c < channels; ++c) {
+    const F16* row = tensor.data + c * channel;
+    uint16_t bad = 0;
+    for (int t = 0; t < count; ++t) bad |= uint16_t((row[t * token].bits & kExponent) == kExponent);
+    if (bad)
+      throw Fail(ErrorKind::kDevice, "the program returned '{}' with values that are no numbers", name);
+  }
+}
+
 // Checks a result; strides that cannot be (Core ML was seen to report zeros) are taken for dense ones.
 HalfTensor Checked(const CallResults& results, const std::string& name, int64_t channels) {
   const auto it = results.tensors.find(name);
@@ -22,7 +35,8 @@ HalfTensor Checked(const CallResults& results, const std::string& name, int64_t 
   const int64_t channel = tensor.strides[1], token = tensor.strides[3];
   const bool possible =
       channel > 0 && token > 0 && (channel >= token * tokens || token >= channel * channels);
-  if (!possible) tensor.strides = DenseStrides(tensor.shape);
+  if (!possible) tensor.strides = mil::DenseStrides(tensor.shape);
+  CheckNumbers(tensor, name, channels, results.call.count);
   return tensor;
 }
 

@@ -14,8 +14,8 @@ struct CallResults {
 };
 
 // A view of what the predictor returned when that is possible (one call, keys and values laid out alike),
-// else a dense copy. The padding of a call is left out. Throws kDevice when a result is missing or of another
-// shape.
+// else a dense copy. The padding of a call is left out. Throws kDevice when a result is missing, of another
+// shape, or holds infinities or NaNs.
 KvSegment SegmentOf(const ModelSpec& spec, const KvIdentity& id, KeyForm form,
                     std::vector<CallResults> results);
 

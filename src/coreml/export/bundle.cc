@@ -128,7 +128,7 @@ Bundle ReadBundle(const fs::path& path) {
   }
   ReadShards(reader.Value("shards"), where, bundle);
   for (const auto& [name, value] : reader.Value("files").items()) {
-    JsonReader entry(value, where + ": " + name);
+    JsonReader entry(value, fmt::format("{}: {}", where, name));
     bundle.files[name] = {entry.Int("bytes", 0, INT64_MAX), FromHex(entry.String("digest"), entry.where())};
     entry.Done();
   }

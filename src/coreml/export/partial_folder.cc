@@ -37,7 +37,7 @@ void RemoveLeftovers(const fs::path& target) {
 
 }  // namespace
 
-PartialFolder::PartialFolder(fs::path target, std::string marker)
+PartialFolder::PartialFolder(const fs::path& target, std::string marker)
     : target_(fs::absolute(target).lexically_normal()), marker_(std::move(marker)) {
   if (!target_.has_filename()) target_ = target_.parent_path();  // "DIR/"
   const bool replaceable = !fs::exists(target_) || (fs::is_directory(target_) && fs::is_empty(target_)) ||

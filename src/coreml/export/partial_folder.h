@@ -11,7 +11,7 @@ class PartialFolder {
  public:
   // Throws kBadRequest when `target` exists, unless it is an empty folder or one that holds `marker`: that is
   // replaced by Publish.
-  PartialFolder(std::filesystem::path target, std::string marker);
+  PartialFolder(const std::filesystem::path& target, std::string marker);
   ~PartialFolder();
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;

@@ -104,7 +104,7 @@ const std::byte* DenseInput(interp::Machine& machine, const std::string& functio
   if (given.type != wanted.type)
     throw Fail(ErrorKind::kBadRequest, "function {}: input '{}' is {}, given {}", function, wanted.name,
                ToString(wanted.type), ToString(given.type));
-  const mil::Dims dense = interp::DenseStrides(given.type.shape);
+  const mil::Dims dense = mil::DenseStrides(given.type.shape);
   if (given.strides.empty() || given.strides == dense) return given.data;
   if (given.strides.size() != dense.size())
     throw Fail(ErrorKind::kBadRequest, "function {}: input '{}' has {} strides", function, wanted.name,

@@ -56,7 +56,7 @@ void ForLines(Machine& machine, const Lines& x, F f) {
 template <class F>
 void MapLinesFast(Machine& machine, const Lines& x, const Lines& y, F f) {
   const int64_t length = x.length(), line_stride = (length + 15) / 16 * 16 + 16;
-  const int64_t most = std::clamp<int64_t>(128 * 1024 / line_stride, 1, 32);
+  const int64_t most = std::clamp<int64_t>((int64_t(1) << 17) / line_stride, 1, 32);
   size_t stride;
   float* scratch = machine.ForThreads(size_t(most * line_stride), &stride);
   const int64_t lines = x.count(), threads = machine.pool.threads();

@@ -46,7 +46,9 @@ Matrix At(Matrix m, int64_t offset) {
 // What it costs to bring operands into the kernels' order and to multiply them, in units that only compare.
 double CostOf(const Matrix& rows, const Matrix& factor) {
   const double turn_rows = rows.column_step == 1 ? 1 : 3, turn_factor = factor.column_step == 1 ? 1 : 6;
-  const double k = double(rows.columns), r = double(rows.rows), n = double((factor.columns + 31) / 32 * 32);
+  const double k = double(rows.columns), r = double(rows.rows);
+  const int64_t tiles = (factor.columns + 31) / 32;
+  const double n = double(tiles) * 32;
   return turn_rows * r * k + turn_factor * k * n + r * n * (k + 32) / 24;
 }
 

@@ -18,16 +18,6 @@ size_t ElementBytes(DataType dtype) {
   return size_t(bits) / 8;
 }
 
-Dims DenseStrides(const Dims& shape) {
-  Dims strides(shape.size());
-  int64_t step = 1;
-  for (size_t a = shape.size(); a-- > 0;) {
-    strides[a] = step;
-    step *= shape[a];
-  }
-  return strides;
-}
-
 View MakeView(DataType dtype, std::span<const int64_t> shape, std::span<const int64_t> strides,
               std::byte* data) {
   PD_CHECK(shape.size() <= kMostAxes && strides.size() == shape.size());

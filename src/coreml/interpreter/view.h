@@ -10,6 +10,7 @@
 namespace pd::interp {
 
 using mil::DataType;
+using mil::DenseStrides;
 using mil::Dims;
 
 inline constexpr size_t kMostAxes = 5;  // of a tensor at run time
@@ -30,8 +31,7 @@ struct View {
   void AddAxis(int64_t size, int64_t stride) { shape[rank] = size, strides[rank++] = stride; }
 };
 
-size_t ElementBytes(DataType dtype);   // PD_CHECKs that an element is whole bytes
-Dims DenseStrides(const Dims& shape);  // row-major
+size_t ElementBytes(DataType dtype);  // PD_CHECKs that an element is whole bytes
 
 View MakeView(DataType dtype, std::span<const int64_t> shape, std::span<const int64_t> strides,
               std::byte* data);

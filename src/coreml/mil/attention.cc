@@ -21,7 +21,7 @@ int64_t TileRows(int64_t heads, int64_t rows, int64_t keys) {
 
 }  // namespace
 
-MilOps::Tensor MilOps::Attend(int layer, const AttentionSpec& a, Tensor q, const Rows&) {
+MilOps::Tensor MilOps::Attend(int layer, const AttentionSpec& a, const Tensor& q, const Rows&) {
   const auto cached = cached_.find(layer);
   PD_CHECK(cached != cached_.end());
   const std::string k = WithPast(a, PastKeys(layer), cached->second.keys);

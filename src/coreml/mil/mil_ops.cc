@@ -127,7 +127,7 @@ MilOps::Tensor MilOps::Linear(const Tensor& x, const LinearWeights<Weight>& w) {
 }
 
 // All heads at once on the head axis: x * cos + swapped * sin, the sign of the rotation in sin.
-MilOps::Tensor MilOps::Rope(Tensor x, int heads, const RopeSpec& rope, const Rows&) {
+MilOps::Tensor MilOps::Rope(const Tensor& x, int heads, const RopeSpec& rope, const Rows&) {
   const int d = x.channels / heads, half = rope.dims / 2;
   const TensorType table{DataType::kF16, {1, 1, d, shape_.tokens}};
   const RopeInput& input = interface_.RopeOf(rope, d);
@@ -152,7 +152,7 @@ void MilOps::Append(int layer, const AttentionSpec&, Tensor k, Tensor v, const R
   cached_[layer] = {std::move(k), std::move(v)};
 }
 
-MilOps::Tensor MilOps::Gate(Tensor x, const Tensor& up, Activation activation) {
+MilOps::Tensor MilOps::Gate(const Tensor& x, const Tensor& up, Activation activation) {
   std::string act;
   if (activation == Activation::kSilu) {
     act = builder_.Op("silu", {{"x", x.name}});
@@ -163,7 +163,7 @@ MilOps::Tensor MilOps::Gate(Tensor x, const Tensor& up, Activation activation) {
   return {Binary("mul", act, up.name), x.channels, 0};
 }
 
-MilOps::Tensor MilOps::Add(Tensor x, const Tensor& y) {
+MilOps::Tensor MilOps::Add(const Tensor& x, const Tensor& y) {
   const std::string a = View(x, 0), b = View(y, 0);
   return {Binary("add", a, b), x.channels, 0};
 }

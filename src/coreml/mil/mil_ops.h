@@ -37,11 +37,11 @@ class MilOps {
   Tensor Embed(const Weight& table, float scale, const Rows& rows);
   Tensor Norm(const Tensor& x, const Weight& gain, const NormSpec& norm, int groups);
   Tensor Linear(const Tensor& x, const LinearWeights<Weight>& w);
-  Tensor Rope(Tensor x, int heads, const RopeSpec& rope, const Rows& rows);
+  Tensor Rope(const Tensor& x, int heads, const RopeSpec& rope, const Rows& rows);
   void Append(int layer, const AttentionSpec& a, Tensor k, Tensor v, const Rows& rows);
-  Tensor Attend(int layer, const AttentionSpec& a, Tensor q, const Rows& rows);
-  Tensor Gate(Tensor x, const Tensor& up, Activation activation);
-  Tensor Add(Tensor x, const Tensor& y);
+  Tensor Attend(int layer, const AttentionSpec& a, const Tensor& q, const Rows& rows);
+  Tensor Gate(const Tensor& x, const Tensor& up, Activation activation);
+  Tensor Add(const Tensor& x, const Tensor& y);
   Tensor Logits(const Tensor& x, const Weight& head, std::optional<float> cap, const Rows& rows);
   void BeginLayer(int layer, Tensor& x);
   void RawKeys(int layer, const Tensor& keys);

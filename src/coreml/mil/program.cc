@@ -106,6 +106,12 @@ int64_t Elements(const TensorType& type) {
   return count;
 }
 
+Dims DenseStrides(const Dims& shape) {
+  Dims strides(shape.size(), 1);
+  for (size_t a = shape.size(); a-- > 1;) strides[a - 1] = strides[a] * shape[a];
+  return strides;
+}
+
 size_t ByteSize(const TensorType& type) {
   const auto bits = size_t(Bits(type.dtype));
   PD_CHECK(bits > 0);

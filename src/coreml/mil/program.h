@@ -55,6 +55,8 @@ bool IsFloat(DataType type);
 using Dims = std::vector<int64_t>;
 inline constexpr int64_t kUnknown = -1;
 
+Dims DenseStrides(const Dims& shape);  // row-major, in elements; every axis known
+
 struct TensorType {
   DataType dtype = DataType::kF16;
   Dims shape;

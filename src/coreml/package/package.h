@@ -25,7 +25,8 @@ Package ReadPackage(const std::filesystem::path& directory);
 
 // Writes model and manifest beside a weight file that a BlobWriter finished at
 // directory/kWeightsPlace/weight.bin (none for a program without weight file constants). The bytes depend on
-// the arguments and the weight file only. Throws kDevice.
+// the arguments and the weight file only. Throws kDevice; kUnsupported for inputs and outputs without
+// elements or of open sizes, which ReadPackage accepts.
 void WritePackage(const std::filesystem::path& directory, const Package& package);
 
 // The model file's bytes alone, and back; `where` names it in messages. Blobs of parsed programs have no

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"
@@ -122,20 +123,25 @@ void SetBuildInfo(const std::map<std::string, std::string>& info, proto::Value& 
   }
 }
 
-void SetArray(const mil::TensorType& type, proto::ArrayFeatureType& out) {
-  out.set_data_type(int(ArrayTypeOf(type.dtype)));
-  for (int64_t d : type.shape) {
-    PD_CHECK(d > 0);  // programs are written with known shapes
+void SetArray(const mil::NamedType& feature, proto::ArrayFeatureType& out) {
+  out.set_data_type(int(ArrayTypeOf(feature.type.dtype)));
+  for (int64_t d : feature.type.shape) {
+    if (d < 1)  // a package that others wrote may have such; it is read and listed
+      throw Fail(ErrorKind::kUnsupported,
+                 "'{}' is {}: packages are written with inputs and outputs of fixed sizes, at least 1",
+                 feature.name, ToString(feature.type));
     out.add_shape(d);
   }
 }
 
-mil::TensorType TypeOf(const std::string& name, const mil::Block& block) {
-  for (const mil::Operation& op : block.operations)
+// A function's output: the result of one of its ops, or one of its inputs.
+const mil::NamedType& FindOutput(const std::string& name, const mil::Function& function) {
+  for (const mil::Operation& op : function.body.operations)
     for (const mil::NamedType& output : op.outputs)
-      if (output.name == name) return output.type;
-  PD_CHECK(!"a function's output is the result of one of its ops");
-  return {};
+      if (output.name == name) return output;
+  const auto input = std::ranges::find(function.inputs, name, &mil::NamedType::name);
+  PD_CHECK(input != function.inputs.end());
+  return *input;
 }
 
 // Description: ModelDescription or FunctionDescription.
@@ -145,13 +151,13 @@ void SetFeatures(const mil::Function& function, Description& out) {
     proto::FeatureDescription* feature = input.state ? out.add_state() : out.add_input();
     feature->set_name(input.name);
     proto::FeatureType* type = feature->mutable_type();
-    SetArray(input.type, input.state ? *type->mutable_state_type()->mutable_array_type()
-                                     : *type->mutable_multi_array_type());
+    SetArray(input, input.state ? *type->mutable_state_type()->mutable_array_type()
+                                : *type->mutable_multi_array_type());
   }
   for (const std::string& name : function.body.outputs) {
     proto::FeatureDescription* feature = out.add_output();
     feature->set_name(name);
-    SetArray(TypeOf(name, function.body), *feature->mutable_type()->mutable_multi_array_type());
+    SetArray(FindOutput(name, function), *feature->mutable_type()->mutable_multi_array_type());
   }
 }
 

@@ -151,11 +151,11 @@ TEST_P(Lowered, AgreesWithDouble) {
     const Inputs inputs = RandomInputs(fast.Inputs(function));
     HalfTensors halves;
     for (const auto& [name, t] : inputs.tensors)
-      halves[name] = {t.type.shape, DenseStrides(t.type.shape), inputs.memory.at(name).data(), {}};
+      halves[name] = {t.type.shape, mil::DenseStrides(t.type.shape), inputs.memory.at(name).data(), {}};
     const OutputTensors got = fast.Run(function, inputs.tensors),
                         shared = threads.Run(function, inputs.tensors),
                         readable = plain.Run(function, inputs.tensors);
-    const HalfTensors want = exact.Predict(function, halves);
+    const HalfTensors want = exact.Predict(function, halves, nullptr);
     ASSERT_EQ(got.size(), want.size());
     for (const auto& [name, tensor] : want) {
       std::vector<double> numbers;
@@ -406,7 +406,7 @@ TEST(InterpretedPredictor, TakesProgramsOfHalvesOnly) {
   EXPECT_EQ(predictor->Inputs("t32"), std::vector<std::string>{"x"});
   const auto x = RandomHalves({DataType::kF16, {1, 64, 1, 32}});
   const HalfTensors results =
-      predictor->Predict("t32", {{"x", {{1, 64, 1, 32}, {64 * 32, 32, 32, 1}, x.data(), {}}}});
+      predictor->Predict("t32", {{"x", {{1, 64, 1, 32}, {64 * 32, 32, 32, 1}, x.data(), {}}}}, nullptr);
   EXPECT_EQ(results.at("y").shape, (mil::Dims{1, 96, 1, 32}));
   EXPECT_THROW(predictor->Inputs("t5"), Error);
 }
