@@ -5,6 +5,7 @@
 #include <string_view>
 #include <thread>
 
+#include "coreml/runtime/core_ml.h"
 #include "cpu/level.h"
 #include "mlx/mlx_device.h"
 
@@ -55,14 +56,25 @@ void FindMlx(std::vector<Finding>& findings) {
                        "build for it reads prompts faster; other chips have none"};
 }
 
+void FindNeuralEngine(std::vector<Finding>& findings) {
+  const std::unique_ptr<CoreMl> core_ml = SystemCoreMl();
+  if (!core_ml)
+    findings.push_back({State::kNote, "coreml", "ane-reference: exported programs run in our interpreter",
+                        "no Neural Engine is used; where speed matters, prefill on another device"});
+  else if (!core_ml->HasNeuralEngine())
+    findings.push_back({State::kNote, "coreml", "Core ML finds no Neural Engine",
+                        "exported programs would run on the processor: prefill on another device"});
+  else
+    findings.push_back({State::kFine, "coreml", "Core ML, with a Neural Engine", ""});
+}
+
 }  // namespace
 
 std::vector<Finding> FindDevices() {
   std::vector<Finding> findings;
   FindCpu(findings);
   FindMlx(findings);
-  findings.push_back({State::kNote, "coreml", "ane-reference: exported programs run in our interpreter",
-                      "no Neural Engine is used; where speed matters, prefill on another device"});
+  FindNeuralEngine(findings);
   return findings;
 }
 

@@ -12,6 +12,7 @@
 #include "coreml/device/coreml_prefill.h"
 #include "coreml/device/interpreted.h"
 #include "cpu/cpu_device.h"
+#include "cpu/peak.h"
 #include "device/prefill_via.h"
 #include "device/warm_up.h"
 #include "mlx/mlx_device.h"
@@ -52,10 +53,15 @@ CoreSplit DivideCores(const OpenOptions& options) {
   return {{all.begin(), all.begin() + prefill}, {all.begin() + prefill, all.begin() + prefill + decode}};
 }
 
+struct Entry;
+
 // Loads the weights of each backend once, however many devices are opened on them.
 class Loader {
  public:
   Loader(ModelSource& source, const OpenOptions& options) : source_(source), options_(options) {}
+
+  std::unique_ptr<DecodeDevice> Open(const Entry& entry, const std::vector<int>& cores);
+  std::unique_ptr<PrefillDevice> OpenPrefill(const Entry& entry, const std::vector<int>& cores);
 
   // Cores: processors of its own; none: all that the options allow, shared with other devices.
   std::unique_ptr<DecodeDevice> OpenCpu(const std::vector<int>& cores) {
@@ -83,11 +89,20 @@ class Loader {
 
   std::unique_ptr<PrefillDevice> OpenCoreMl(const std::vector<int>& cores) {
     const Bundle bundle = ReadBundle(options_.bundle);
-    const PredictorFactory open =
-        options_.predictors ? options_.predictors : InterpretedPredictors(Pool(cores));
     CoreMlOptions options;
-    options.physical.cores = cores;
-    return OpenCoreMlPrefill(source_, bundle, open, std::move(options));
+    std::shared_ptr<CoreMl> core_ml = options_.predictors ? nullptr : SystemCoreMl();
+    if (!core_ml) {
+      options.physical.cores = cores;
+      return OpenCoreMlPrefill(source_, bundle,
+                               options_.predictors ? options_.predictors : InterpretedPredictors(Pool(cores)),
+                               std::move(options));
+    }
+    options.name = "ane";
+    options.physical.kind = PhysicalDevice::Kind::kNeuralEngine;
+    RuntimeOptions runtime = options_.runtime;
+    if (!runtime.note) runtime.note = options_.note;
+    const CoreMlRuntime opened(std::move(core_ml), bundle, std::move(runtime));
+    return OpenCoreMlPrefill(source_, bundle, opened.Factory(), std::move(options));
   }
 
  private:
@@ -138,6 +153,21 @@ MemoryNeed NeedOfCoreMl(ModelSource& model, int) {
   return need;
 }
 
+MeasuredPeak PeakOfCpu(const OpenOptions& options) {
+  ThreadPool pool(AllThreads(options));
+  return {MeasureCpuPeak(pool), 0};
+}
+
+MeasuredPeak PeakOfMlx(const OpenOptions&) {
+  const MlxPeak peak = MeasureMlxPeak();
+  return {peak.flops, peak.bandwidth};
+}
+
+// Our interpreter computes on the processor; what runs elsewhere does no products for us to measure.
+MeasuredPeak PeakOfCoreMl(const OpenOptions& options) {
+  return options.predictors ? MeasuredPeak{} : PeakOfCpu(options);
+}
+
 const char* Present() { return nullptr; }
 const char* MissingMlx() {
   return std::string_view(MlxBackendName()) == "off" ? "built without MLX" : nullptr;
@@ -148,16 +178,17 @@ struct Entry {
   const char* (*missing)();  // why this build cannot open it, or nullptr
   std::unique_ptr<DecodeDevice> (Loader::*open)(const std::vector<int>& cores);  // nullptr: it only prefills
   MemoryNeed (*need)(ModelSource& model, int quantise_bits);
+  MeasuredPeak (*peak)(const OpenOptions& options);
   std::unique_ptr<PrefillDevice> (Loader::*open_prefill)(const std::vector<int>& cores) =
       nullptr;                       // nullptr: by way of `open`
   void (*leave_thread)() = nullptr;  // as in Devices
 };
 
 constexpr Entry kTable[] = {
-    {"cpu", Present, &Loader::OpenCpu, NeedOfCpu},
-    {"reference", Present, &Loader::OpenReference, NeedOfReference},
-    {"mlx", MissingMlx, &Loader::OpenMlx, NeedOfMlx, nullptr, LeaveMlxThread},
-    {"coreml", Present, nullptr, NeedOfCoreMl, &Loader::OpenCoreMl},
+    {"cpu", Present, &Loader::OpenCpu, NeedOfCpu, PeakOfCpu},
+    {"reference", Present, &Loader::OpenReference, NeedOfReference, PeakOfCpu},
+    {"mlx", MissingMlx, &Loader::OpenMlx, NeedOfMlx, PeakOfMlx, nullptr, LeaveMlxThread},
+    {"coreml", Present, nullptr, NeedOfCoreMl, PeakOfCoreMl, &Loader::OpenCoreMl},
 };
 
 bool CanDecode(const Entry& entry) { return !entry.missing() && entry.open; }
@@ -187,6 +218,19 @@ const Entry& Find(std::string_view name, bool (*can)(const Entry&)) {
 
 bool OnGpu(const DecodeDevice& device) { return device.Info().physical.kind == PhysicalDevice::Kind::kGpu; }
 
+std::unique_ptr<DecodeDevice> Loader::Open(const Entry& entry, const std::vector<int>& cores) {
+  auto device = (this->*entry.open)(cores);
+  if (OnGpu(*device)) WarmUp(*device, options_.batches, {});
+  return device;
+}
+
+std::unique_ptr<PrefillDevice> Loader::OpenPrefill(const Entry& entry, const std::vector<int>& cores) {
+  if (entry.open_prefill) return (this->*entry.open_prefill)(cores);
+  auto device = (this->*entry.open)(cores);
+  if (OnGpu(*device)) WarmUp(*device, {}, std::array{std::min(kWarmChunk, source_.spec.max_context)});
+  return std::make_unique<PrefillVia>(std::move(device));
+}
+
 std::string Gigabytes(size_t bytes) { return fmt::format("{:.1f} GB", double(bytes) / 1e9); }
 
 }  // namespace
@@ -200,36 +244,58 @@ void LeaveDeviceThread() { LeaveMlxThread(); }
 std::vector<std::string> DeviceNames() { return Names(CanDecode); }
 std::vector<std::string> PrefillDeviceNames() { return Names(CanPrefill); }
 
+std::vector<std::string> UsefulDeviceNames() {
+  return Names([](const Entry& entry) {
+    const bool checks = entry.open == &Loader::OpenReference ||
+                        (entry.open == &Loader::OpenMlx && std::string_view(MlxBackendName()) == "cpu");
+    return CanPrefill(entry) && !checks;
+  });
+}
+
 void CheckDeviceName(std::string_view name) { Find(name, CanDecode); }
 void CheckPrefillDeviceName(std::string_view name) { Find(name, CanPrefill); }
 
 std::unique_ptr<DecodeDevice> OpenDevice(ModelSource& model, std::string_view name,
                                          const OpenOptions& options) {
+  return Loader(model, options).Open(Find(name, CanDecode), {});
+}
+
+std::unique_ptr<PrefillDevice> OpenPrefillDevice(ModelSource& model, std::string_view name,
+                                                 const OpenOptions& options) {
+  return Loader(model, options).OpenPrefill(Find(name, CanPrefill), {});
+}
+
+Devices OpenDevices(ModelSource& model, std::span<const std::string> prefill, std::string_view decode,
+                    const OpenOptions& options) {
+  const Entry& decode_entry = Find(decode, CanDecode);
+  std::vector<const Entry*> entries;
+  for (const std::string& name : prefill) entries.push_back(&Find(name, CanPrefill));
+  const CoreSplit cores = DivideCores(options);
   Loader loader(model, options);
-  auto device = (loader.*Find(name, CanDecode).open)({});
-  if (OnGpu(*device)) WarmUp(*device, options.batches, {});
-  return device;
+  Devices devices;
+  for (const Entry* entry : entries) {
+    devices.prefill.push_back(loader.OpenPrefill(*entry, cores.prefill));
+    if (entry->leave_thread) devices.leave_thread = entry->leave_thread;
+  }
+  devices.decode = loader.Open(decode_entry, cores.decode);
+  if (decode_entry.leave_thread) devices.leave_thread = decode_entry.leave_thread;
+  return devices;
 }
 
 Devices OpenDevices(ModelSource& model, std::string_view prefill, std::string_view decode,
                     const OpenOptions& options) {
-  const Entry &prefill_entry = Find(prefill, CanPrefill), &decode_entry = Find(decode, CanDecode);
-  const CoreSplit cores = DivideCores(options);
-  Loader loader(model, options);
-  Devices devices;
-  for (const Entry* entry : {&prefill_entry, &decode_entry})
-    if (entry->leave_thread) devices.leave_thread = entry->leave_thread;
-  if (prefill_entry.open_prefill) {
-    devices.prefill = (loader.*prefill_entry.open_prefill)(cores.prefill);
-  } else {
-    auto prefill_device = (loader.*prefill_entry.open)(cores.prefill);
-    if (OnGpu(*prefill_device))
-      WarmUp(*prefill_device, {}, std::array{std::min(kWarmChunk, model.spec.max_context)});
-    devices.prefill = std::make_unique<PrefillVia>(std::move(prefill_device));
-  }
-  devices.decode = (loader.*decode_entry.open)(cores.decode);
-  if (OnGpu(*devices.decode)) WarmUp(*devices.decode, options.batches, {});
-  return devices;
+  const std::string names[] = {std::string(prefill)};
+  return OpenDevices(model, names, decode, options);
+}
+
+MeasuredPeak MeasurePeak(std::string_view device, const OpenOptions& options) {
+  return Find(device, CanPrefill).peak(options);
+}
+
+int TryCoreMlFunction(const std::filesystem::path& compiled, const std::string& function) {
+  const std::unique_ptr<CoreMl> core_ml = SystemCoreMl();
+  if (!core_ml) throw Fail(ErrorKind::kUnsupported, "there is no Core ML on this system");
+  return TrialExitCode(TryFunction(*core_ml, compiled, function));
 }
 
 int ThreadCount(const OpenOptions& options, const DeviceInfo& device) {

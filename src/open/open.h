@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "coreml/device/predictor.h"
+#include "coreml/runtime/runtime.h"
 #include "device/device.h"
 #include "formats/model_source.h"
 
@@ -24,7 +25,9 @@ struct OpenOptions {
   // Told how far loading is, on the caller's thread; what it throws ends the loading.
   std::function<void(size_t done_bytes, size_t total_bytes)> progress = {};
   std::filesystem::path bundle = {};  // the exported model that device coreml runs
-  PredictorFactory predictors = {};   // what runs its packages; empty: our interpreter
+  PredictorFactory predictors =
+      {};                       // what runs its packages; empty: Core ML, where there is none our interpreter
+  RuntimeOptions runtime = {};  // of Core ML; without a note of its own it uses the one below
   // 4 or 8: weights that mlx would hold in 16 bits are quantised at load. 0: they stay so.
   int quantise_bits = 0;
   // Told what loading did to the weights that the user should know, a sentence at a time.
@@ -36,7 +39,7 @@ struct OpenOptions {
 // Each has KV memory of its own; devices of one backend share their weights. Devices that overlap share
 // threads too, so one thread must use both.
 struct Devices {
-  std::unique_ptr<PrefillDevice> prefill;
+  std::vector<std::unique_ptr<PrefillDevice>> prefill;  // in the order of their names
   std::unique_ptr<DecodeDevice> decode;
   // Not empty: the last thing that a thread calls which has called one of them, before it ends. Does not
   // throw.
@@ -57,6 +60,10 @@ std::vector<std::string> DeviceNames();
 // The same and what only prefills, as --prefill takes it.
 std::vector<std::string> PrefillDeviceNames();
 
+// Those of PrefillDeviceNames() that a user may want: neither the reference nor MLX on the processor, which
+// are there to check others and to be checked.
+std::vector<std::string> UsefulDeviceNames();
+
 // Throw kBadRequest for a name that nobody knows or that cannot do this, listing those that can; kUnsupported
 // for a device that is not in this build.
 void CheckDeviceName(std::string_view name);
@@ -65,12 +72,29 @@ void CheckPrefillDeviceName(std::string_view name);
 // Load the model and open devices on it. Throw what CheckDeviceName and loading throw.
 std::unique_ptr<DecodeDevice> OpenDevice(ModelSource& model, std::string_view name,
                                          const OpenOptions& options);
-// kBadRequest when there are not enough processors to divide.
+std::unique_ptr<PrefillDevice> OpenPrefillDevice(ModelSource& model, std::string_view name,
+                                                 const OpenOptions& options);
+// Any number of prefill devices, and one that decodes. kBadRequest when there are not enough processors to
+// divide.
+Devices OpenDevices(ModelSource& model, std::span<const std::string> prefill, std::string_view decode,
+                    const OpenOptions& options);
 Devices OpenDevices(ModelSource& model, std::string_view prefill, std::string_view decode,
                     const OpenOptions& options);
 
+// What the process of a trial does (coreml/runtime/trial.h): the first prediction of a function. Returns its
+// exit code. Throws kUnsupported where there is no Core ML.
+int TryCoreMlFunction(const std::filesystem::path& compiled, const std::string& function);
+
 // The threads that `options` stand for on a device that Info() describes.
 int ThreadCount(const OpenOptions& options, const DeviceInfo& device);
+
+// What a device can do at most, measured now by large products in its own arithmetic, with nothing else on
+// it: operations a second, and bytes a second of the device's own memory. 0: cannot be measured (a
+// processor's memory: engine/bandwidth.h). To be called on a thread that ends with LeaveDeviceThread.
+struct MeasuredPeak {
+  double flops = 0, bandwidth = 0;
+};
+MeasuredPeak MeasurePeak(std::string_view device, const OpenOptions& options);
 
 // What a device needs, known before anything is loaded. Bytes.
 struct MemoryNeed {

@@ -36,7 +36,7 @@ std::string MessageOf(const std::function<void()>& f, ErrorKind kind) {
 
 std::unique_ptr<Engine> EngineOn(const ModelSpec& spec, Devices opened) {
   EngineDevices devices;
-  devices.prefill.push_back(std::move(opened.prefill));
+  devices.prefill = std::move(opened.prefill);
   devices.decode = std::move(opened.decode);
   EngineOptions options;
   options.leave_lane = opened.leave_thread;
@@ -111,11 +111,11 @@ TEST(Open, DevicesHaveTheirNamesAndTheirOwnMemory) {
   ModelSource source = TinySource();
   for (const std::string& name : DeviceNames()) {
     const Devices devices = OpenDevices(source, name, name, {.threads = 2});
-    EXPECT_EQ(devices.prefill->Info().name, name);
+    EXPECT_EQ(devices.prefill[0]->Info().name, name);
     EXPECT_EQ(devices.decode->Info().name, name);
     // A slot of one is not known to the other.
     const std::vector<TokenId> ids = {1, 2, 3};
-    const auto session = devices.prefill->Begin(3, {}, {});
+    const auto session = devices.prefill[0]->Begin(3, {}, {});
     const KvSegment segment = session->Run(ids, 0);
     EXPECT_THROW(devices.decode->Length(0), Error);
     const SlotId slot = devices.decode->Open(8, {});

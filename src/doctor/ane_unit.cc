@@ -1,0 +1,34 @@
+#include "doctor/ane_unit.h"
+
+#include "base/cores.h"
+#include "coreml/device/coreml_prefill.h"
+#include "coreml/device/interpreted.h"
+
+namespace pd {
+
+AneUnit::AneUnit(const ModelSource& model, const Bundle& bundle, RuntimeOptions runtime)
+    : model_(model),
+      bundle_(bundle),
+      interpreted_(InterpretedPredictors(std::make_shared<ThreadPool>(int(AvailableCores().size())))) {
+  const std::shared_ptr<CoreMl> core_ml = SystemCoreMl();
+  if (!core_ml) {
+    device_ = Reference();
+    return;
+  }
+  stand_in_ = core_ml->HasNeuralEngine() ? "" : "Core ML on a machine without a Neural Engine";
+  runtime_.emplace(core_ml, bundle, std::move(runtime));
+  CoreMlOptions options;
+  options.name = "ane";
+  options.physical.kind = PhysicalDevice::Kind::kNeuralEngine;
+  device_ = OpenCoreMlPrefill(model, bundle, runtime_->Factory(), options);
+}
+
+std::unique_ptr<PrefillDevice> AneUnit::Reference() const {
+  return OpenCoreMlPrefill(model_, bundle_, interpreted_, {});
+}
+
+std::optional<RuntimeReport> AneUnit::Report() const {
+  return runtime_ ? std::optional(runtime_->Report()) : std::nullopt;
+}
+
+}  // namespace pd

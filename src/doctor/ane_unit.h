@@ -1,0 +1,40 @@
+// The prefill device that `doctor --ane` examines.
+#pragma once
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "coreml/device/predictor.h"
+#include "coreml/export/bundle.h"
+#include "coreml/runtime/runtime.h"
+#include "device/device.h"
+#include "formats/model_source.h"
+
+namespace pd {
+
+// A bundle's programs on this machine's Core ML, or on our interpreter where there is none. Refers to its
+// arguments for as long as it lives; its device is one thread's at a time.
+class AneUnit {
+ public:
+  // What opening a bundle throws. `runtime` is used where there is Core ML.
+  AneUnit(const ModelSource& model, const Bundle& bundle, RuntimeOptions runtime);
+
+  std::unique_ptr<PrefillDevice> TakeDevice() { return std::move(device_); }  // once
+  // The same programs on our interpreter.
+  std::unique_ptr<PrefillDevice> Reference() const;
+  std::optional<RuntimeReport> Report() const;  // nothing without Core ML
+  // What runs the programs in place of a Neural Engine; empty when one does.
+  const std::string& stand_in() const { return stand_in_; }
+
+ private:
+  const ModelSource& model_;
+  const Bundle& bundle_;
+  PredictorFactory interpreted_;
+  std::string stand_in_ = "our interpreter";
+  std::optional<CoreMlRuntime> runtime_;
+  std::unique_ptr<PrefillDevice> device_;
+};
+
+}  // namespace pd
