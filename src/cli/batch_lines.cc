@@ -81,22 +81,27 @@ void ReadPrompt(JsonReader& json, const BatchSetting& setting, BatchTask& task) 
   task.request.prompt = setting.tokenizer->Encode(setting.chat->Render(input));
 }
 
-Json Milliseconds(double value) { return std::round(value * 1000) / 1000; }
+Json Number(double value) { return std::round(value * 1000) / 1000; }
+
+Json Joules(std::optional<double> joules) { return joules ? Number(*joules) : Json(nullptr); }
 
 Json StatsJson(const RequestStats& s) {
   Json prefill = {{"device", s.prefill_device.empty() ? Json(nullptr) : Json(s.prefill_device)},
                   {"tokens", s.prefill_tokens},
-                  {"ms", Milliseconds(s.prefill_ms)},
+                  {"ms", Number(s.prefill_ms)},
+                  {"joules", Joules(s.prefill_joules)},
                   {"cached_tokens", s.cached_tokens}};
   if (!s.prefill_why.empty()) prefill["why"] = s.prefill_why;
-  if (s.tail_tokens > 0) prefill["tail"] = {{"tokens", s.tail_tokens}, {"ms", Milliseconds(s.tail_ms)}};
+  if (s.tail_tokens > 0) prefill["tail"] = {{"tokens", s.tail_tokens}, {"ms", Number(s.tail_ms)}};
   if (!s.fallback.empty()) prefill["fallback"] = s.fallback;
-  return {{"queued_ms", Milliseconds(s.queued_ms)},
+  return {{"queued_ms", Number(s.queued_ms)},
           {"prefill", prefill},
-          {"handoff", {{"bytes", s.handoff_bytes}, {"ms", Milliseconds(s.handoff_ms)}}},
-          {"decode", {{"tokens", s.decode_tokens}, {"ms", Milliseconds(s.decode_ms)}}},
-          {"ttft_ms", s.decode_tokens > 0 ? Milliseconds(s.first_token_ms) : Json(nullptr)},
-          {"total_ms", Milliseconds(s.total_ms)}};
+          {"handoff",
+           {{"bytes", s.handoff_bytes}, {"ms", Number(s.handoff_ms)}, {"joules", Joules(s.handoff_joules)}}},
+          {"decode",
+           {{"tokens", s.decode_tokens}, {"ms", Number(s.decode_ms)}, {"joules", Joules(s.decode_joules)}}},
+          {"ttft_ms", s.decode_tokens > 0 ? Number(s.first_token_ms) : Json(nullptr)},
+          {"total_ms", Number(s.total_ms)}};
 }
 
 Json Beginning(int number, uint64_t digest, const Json& id) {

@@ -5,5 +5,7 @@
 namespace pd::cli {
 
 void AddBenchCheck(CLI::App& bench, Action& action);
+void AddBenchOverlap(CLI::App& bench, Action& action);
+void AddBenchPlanner(CLI::App& bench, Action& action);
 
 }  // namespace pd::cli

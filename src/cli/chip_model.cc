@@ -2,6 +2,7 @@
 
 #include <filesystem>
 
+#include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
 #include "cli/model.h"
@@ -23,8 +24,15 @@ ModelSpec SpecOf(const ChipModel& options) {
 }
 
 MachineCosts CostsOf(const ChipModel& options) {
-  if (std::filesystem::is_regular_file(options.chip))
-    return ReadMachineCosts(ParseJson(ReadTextFile(options.chip), options.chip), options.chip);
+  if (std::filesystem::is_regular_file(options.chip)) {
+    const Json json = ParseJson(ReadTextFile(options.chip), options.chip);
+    if (!json.contains("checks")) return ReadMachineCosts(json, options.chip);
+    // A report of doctor --ane holds one.
+    if (const auto profile = json.find("profile"); profile != json.end() && !profile->is_null())
+      return ReadMachineCosts(*profile, options.chip + ", profile");
+    throw Fail(ErrorKind::kUnsupported, "{}: this report holds no profile: the devices were not timed",
+               options.chip);
+  }
   return pd::CostsOf(FindChip(options.chip), SpecOf(options), options.model, double(options.bits));
 }
 

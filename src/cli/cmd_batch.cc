@@ -183,6 +183,8 @@ class Batch {
     tasks_.erase(finished.index);
     const int number = int(finished.index) + 1;
     const uint64_t digest = DigestOf(finished.index);
+    RequestStats& stats = finished.result.stats;
+    stats = WithDirectPrefill(std::move(stats), engine_.decode_info().name);
     const bool failed = finished.result.finish == FinishReason::kError;
     failed_ += failed;
     answers_.Add(finished.index, failed

@@ -5,6 +5,7 @@
 
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/doctor_ane.h"
 #include "cli/exit_codes.h"
 #include "cli/model.h"
 #include "cli/report.h"
@@ -88,9 +89,38 @@ int Doctor(bool json) {
 void AddDoctor(CLI::App& program, Action& action) {
   CLI::App* command =
       program.add_subcommand("doctor", "Say what this build finds on this machine, and what is missing");
-  auto json = std::make_shared<bool>(false);
-  command->add_flag("--json", *json, "print one JSON object");
-  command->callback([&action, json] { action = [json] { return Doctor(*json); }; });
+  struct Flags {
+    bool json = false;
+    DoctorAneFlags ane;
+  };
+  auto flags = std::make_shared<Flags>();
+  DoctorAneFlags& ane = flags->ane;
+  command->add_flag("--json", flags->json, "print one JSON object");
+  CLI::Option* bundle =
+      command
+          ->add_option(
+              "--ane", ane.bundle,
+              "examine this machine's Neural Engine with an exported model: a report, ready to be sent")
+          ->type_name("DIR");
+  const auto add = [&](const char* name, std::string& value, const char* help) {
+    return command->add_option(name, value, help)->needs(bundle);
+  };
+  add("-m,--model", ane.model, "with --ane: the model that was exported; default: the default model")
+      ->type_name("MODEL");
+  add("--decode", ane.decode, "with --ane: the device beside it; default: mlx where it is, else cpu")
+      ->type_name("NAME");
+  add("-o,--output", ane.output, "with --ane: where the report goes, as NAME.json and NAME.txt")
+      ->type_name("NAME")
+      ->capture_default_str();
+  add("--goldens", ane.goldens,
+      "with --ane: keys and values to compare with, made by the interpreter when absent; default: in the "
+      "cache")
+      ->type_name("FILE");
+  command->callback([&action, flags, bundle] {
+    action = [flags, ane = bundle->count() > 0] {
+      return ane ? DoctorAne(flags->ane, flags->json) : Doctor(flags->json);
+    };
+  });
 }
 
 }  // namespace pd::cli

@@ -9,6 +9,7 @@
 #include "cli/exit_codes.h"
 #include "cli/model.h"
 #include "cli/options.h"
+#include "cli/prefill_setup.h"
 #include "cli/prompt.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
@@ -116,10 +117,13 @@ class Speaker {
 // Rates of both phases. The machine's bandwidth is measured when nobody has yet, after the text is out.
 void AddRates(RunReport& report, const Engine& engine, const OpenOptions& open) {
   const ModelSpec& spec = engine.spec();
-  const DeviceInfo &prefill = engine.prefill_info(0), &decode = engine.decode_info();
+  const DeviceInfo& decode = engine.decode_info();
   const int threads = ThreadCount(open, decode);
   const RequestStats& stats = report.result.stats;
-  report.prefill = PrefillRates(spec, stats, PeakFlops(prefill.physical, ThreadCount(open, prefill)));
+  const DeviceInfo* prefill = &decode;
+  for (size_t unit = 0; unit < engine.prefill_units(); ++unit)
+    if (engine.prefill_info(unit).name == stats.prefill_device) prefill = &engine.prefill_info(unit);
+  report.prefill = PrefillRates(spec, stats, PeakFlops(prefill->physical, ThreadCount(open, *prefill)));
   const BandwidthStore store(CacheFolder().value_or(".") / "machine.json");
   const bool measurable = decode.physical.kind == PhysicalDevice::Kind::kCpu && stats.decode_tokens > 0;
   const BandwidthKey key = BandwidthKeyFor(decode.weight_bytes, threads);
@@ -165,16 +169,17 @@ int Run(RunOptions options) {
   options.generate.sample.seed = report.seed.value_or(0);
   options.generate.sample.top_logprobs = std::max(options.logprobs, 0);
   Speaker speaker(tokenizer, options);
-  report.result = Generate(*engine,
-                           {.prompt = ids,
-                            .max_tokens = options.generate.max_tokens,
-                            .end_tokens = tokenizer->end_ids(),
-                            .sample = options.generate.sample,
-                            .bias = options.generate.bias,
-                            .context = context,
-                            .prefill_chunk = options.engine.prefill_chunk,
-                            .prefill_is_named = true},
-                           std::ref(speaker), &interrupt.flag());
+  report.result =
+      Generate(*engine,
+               {.prompt = ids,
+                .max_tokens = options.generate.max_tokens,
+                .end_tokens = tokenizer->end_ids(),
+                .sample = options.generate.sample,
+                .bias = options.generate.bias,
+                .context = context,
+                .prefill_chunk = options.engine.prefill_chunk,
+                .prefill_is_named = options.engine.prefill != kAuto || !options.engine.bundle.empty()},
+               std::ref(speaker), &interrupt.flag());
   speaker.Finish();
   if (speaker.closed()) return kOutputClosed;
 
@@ -184,8 +189,11 @@ int Run(RunOptions options) {
     report.text = speaker.text();
     report.prompt_tokens = int(ids.size());
     report.logprobs = speaker.TakeReports();
-    report.prefill_device = engine->prefill_info(0).name, report.decode_device = engine->decode_info().name;
-    AddRates(report, *engine, ToOpenOptions(options.engine, model));
+    report.decode_device = engine->decode_info().name;
+    RequestStats& stats = report.result.stats;
+    stats = WithDirectPrefill(std::move(stats), report.decode_device);
+    report.prefill_device = stats.prefill_device.empty() ? report.decode_device : stats.prefill_device;
+    AddRates(report, *engine, ToOpenOptions(options.engine, model, {}));
   }
   if (!options.quiet) fmt::print(stderr, "{}{}", options.json ? "" : "\n", ToTable(report));
   if (options.json && !WriteOutput(ToLine(ToJson(report)))) return kOutputClosed;

@@ -15,9 +15,11 @@ void AddTokenize(CLI::App& program, Action& action);
 void AddLogits(CLI::App& program, Action& action);
 void AddPlan(CLI::App& program, Action& action);
 void AddSimulate(CLI::App& program, Action& action);
+void AddCalibrate(CLI::App& program, Action& action);
 void AddBench(CLI::App& program, Action& action);
 void AddDoctor(CLI::App& program, Action& action);
 void AddVersion(CLI::App& program, Action& action);
+void AddAneTrial(CLI::App& program, Action& action);  // hidden: this program starts itself with it
 
 // Adds -m,--model.
 void AddModel(CLI::App& command, std::string& model);

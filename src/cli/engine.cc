@@ -5,8 +5,10 @@
 #include <cstdio>
 #include <utility>
 
+#include "cli/ane.h"
 #include "cli/model.h"
 #include "cli/options.h"
+#include "cli/prefill_setup.h"
 #include "cli/terminal.h"
 #include "coreml/export/bundle.h"
 #include "open/memory.h"
@@ -18,22 +20,20 @@ constexpr const char* kCoreMl = "coreml";  // the device whose weights are a bun
 
 // The exported model that device coreml runs.
 std::filesystem::path BundleFor(const EngineFlags& flags, ModelSource& model) {
-  if (!flags.bundle.empty()) return flags.bundle;
-  std::filesystem::path path = DefaultBundlePath(model);
-  if (!std::filesystem::exists(path / kBundleFile))
-    throw Fail(
-        ErrorKind::kNotFound,
-        "--prefill coreml: {} was not exported yet: run 'pd-engine export {}', or name a bundle with --ane",
-        model.path.string(), model.path.string());
-  return path;
+  if (auto path = FindBundle(flags.bundle, model)) return *path;
+  throw Fail(
+      ErrorKind::kNotFound,
+      "--prefill coreml: {} was not exported yet: run 'pd-engine export {}', or name a bundle with --ane",
+      model.path.string(), model.path.string());
 }
 
 // Bytes for keys and values: three quarters of what is left, of the processor's memory or of a device's own,
 // whichever is less. The rest is for whatever else runs.
-size_t RoomForKv(const EngineFlags& flags, ModelSource& model, size_t prefix_cache_bytes) {
+size_t RoomForKv(std::span<const std::string> devices, const EngineFlags& flags, ModelSource& model,
+                 size_t prefix_cache_bytes) {
   const size_t available = AvailableMemory();
   size_t room = available - std::min(available, prefix_cache_bytes);
-  for (const std::string& device : {flags.prefill, flags.decode}) {
+  for (const std::string& device : devices) {
     const MemoryNeed need = EstimateMemory(model, device, flags.quantise_bits);
     if (!need.own_memory) continue;
     room = std::min(room, *need.own_memory - std::min(*need.own_memory, need.weights + need.activations));
@@ -43,11 +43,23 @@ size_t RoomForKv(const EngineFlags& flags, ModelSource& model, size_t prefix_cac
 
 }  // namespace
 
+std::optional<std::filesystem::path> FindBundle(const std::string& bundle, ModelSource& model) {
+  if (!bundle.empty()) return bundle;
+  if (!AnyBundle(model)) return std::nullopt;  // the path takes a look at all of the weights
+  std::filesystem::path path = DefaultBundlePath(model);
+  if (!std::filesystem::exists(path / kBundleFile)) return std::nullopt;
+  return path;
+}
+
 void AddEngineFlags(CLI::App& command, EngineFlags& flags) {
-  command.add_option("--prefill", flags.prefill, "device that computes the prompt")->capture_default_str();
+  command
+      .add_option("--prefill", flags.prefill,
+                  "device that computes the prompt; auto: for each prompt the best of those that 'pd-engine "
+                  "calibrate' measured")
+      ->capture_default_str();
   command
       .add_option("--ane", flags.bundle,
-                  "with --prefill coreml: the exported model; default: where 'pd-engine export' puts it")
+                  "the exported model that device coreml runs; default: where 'pd-engine export' puts it")
       ->type_name("DIR");
   command.add_option("--decode", flags.decode, "device that generates")->capture_default_str();
   AddChoice<int>(command, "--quantize", flags.quantise_bits, {{"none", 0}, {"q4", 4}, {"q8", 8}},
@@ -74,9 +86,9 @@ void AddEngineFlags(CLI::App& command, EngineFlags& flags) {
 }
 
 void CheckEngineFlags(const EngineFlags& flags) {
-  CheckPrefillDeviceName(flags.prefill);
+  if (flags.prefill != kAuto) CheckPrefillDeviceName(flags.prefill);
   CheckDeviceName(flags.decode);
-  if (!flags.bundle.empty() && flags.prefill != kCoreMl)
+  if (!flags.bundle.empty() && flags.prefill != kCoreMl && flags.prefill != kAuto)
     throw Fail(ErrorKind::kBadRequest, "--ane: only --prefill {} runs an exported model", kCoreMl);
   if (flags.quantise_bits != 0 && flags.prefill != "mlx" && flags.decode != "mlx")
     throw Fail(ErrorKind::kBadRequest, "--quantize: only mlx quantises at load; add --decode mlx");
@@ -87,33 +99,40 @@ void CheckEngineFlags(const EngineFlags& flags) {
                "--threads: --prefill-threads and --decode-threads say how many; leave it out");
 }
 
-OpenOptions ToOpenOptions(const EngineFlags& flags, ModelSource& model) {
+OpenOptions ToOpenOptions(const EngineFlags& flags, ModelSource& model,
+                          std::span<const std::string> prefill) {
   OpenOptions open;
   open.threads = flags.threads;
   open.prefill_threads = flags.prefill_threads;
   open.decode_threads = flags.decode_threads;
   open.quantise_bits = flags.quantise_bits;
-  if (flags.prefill == kCoreMl) open.bundle = BundleFor(flags, model);
+  if (std::ranges::find(prefill, kCoreMl) != prefill.end()) open.bundle = BundleFor(flags, model);
   return open;
 }
 
 std::unique_ptr<Engine> OpenEngine(const EngineFlags& flags, ModelSource& model, int tokens, bool quiet,
-                                   const Interrupt& interrupt, int parallel) {
-  const std::string names[] = {flags.prefill, flags.decode};
+                                   const Interrupt& interrupt, int parallel,
+                                   std::function<void(const Span&)> observe) {
+  const PrefillSetup prefill = SetUpPrefill(flags, model);
+  std::vector<std::string> names = prefill.names;
+  names.push_back(flags.decode);
   CheckMemory(model, names, tokens, AvailableMemory(), flags.quantise_bits);
   ProgressBar bar("loading", !quiet);
-  OpenOptions open = ToOpenOptions(flags, model);
+  OpenOptions open = ToOpenOptions(flags, model, prefill.names);
+  open.runtime = AneRuntimeOptions([&interrupt] { return interrupt.flag().load(); });
   if (!quiet) open.note = [](const std::string& sentence) { fmt::print(stderr, "{}\n", sentence); };
   open.progress = [&](size_t done, size_t total) {
     interrupt.Check();
     bar.Show(done, total);
   };
-  Devices opened = OpenDevices(model, flags.prefill, flags.decode, open);
+  Devices opened = OpenDevices(model, prefill.names, flags.decode, open);
   EngineDevices devices;
-  devices.prefill.push_back(std::move(opened.prefill));
+  devices.prefill = std::move(opened.prefill);
   devices.decode = std::move(opened.decode);
 
   EngineOptions options;
+  options.choose = prefill.choose;
+  options.meters = OpenPowerMeters();
   options.max_running = parallel;
   options.max_queued = INT_MAX;  // the commands submit no more than they want to wait for
   options.prefix_cache_bytes = size_t(flags.prefix_cache_mb) << 20;
@@ -121,7 +140,8 @@ std::unique_ptr<Engine> OpenEngine(const EngineFlags& flags, ModelSource& model,
   options.disk_cache_bytes = size_t(flags.prefix_cache_disk_mb) << 20;
   options.warn = [](const std::string& line) { fmt::print(stderr, "pd-engine: {}\n", line); };
   options.leave_lane = opened.leave_thread;
-  options.kv_limit = RoomForKv(flags, model, options.prefix_cache_bytes);
+  options.observe = std::move(observe);
+  options.kv_limit = RoomForKv(names, flags, model, options.prefix_cache_bytes);
   return std::make_unique<Engine>(model.spec, std::move(devices), std::move(options));
 }
 

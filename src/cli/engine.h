@@ -1,7 +1,11 @@
 // The engine that a command works with: its flags, and how it is opened.
 #pragma once
 #include <CLI/CLI.hpp>
+#include <filesystem>
+#include <functional>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 
 #include "cli/interrupt.h"
@@ -12,7 +16,7 @@
 namespace pd::cli {
 
 struct EngineFlags {
-  std::string prefill = "cpu", decode = "cpu";
+  std::string prefill = "auto", decode = "cpu";
   std::string bundle;  // that device coreml runs; empty: where 'export' puts the model's
   int quantise_bits = 0;
   int prefill_chunk = 512;
@@ -28,14 +32,18 @@ void AddEngineFlags(CLI::App& command, EngineFlags& flags);
 // Before anything is loaded. Throws kBadRequest, kUnsupported.
 void CheckEngineFlags(const EngineFlags& flags);
 
-// Throws kNotFound when a bundle is needed and the model was not exported.
-OpenOptions ToOpenOptions(const EngineFlags& flags, ModelSource& model);
+// The exported model that device coreml would run, if there is one: that of --ane, or where 'export' puts it.
+std::optional<std::filesystem::path> FindBundle(const std::string& bundle, ModelSource& model);
+
+// With a bundle when `prefill` names coreml; throws kNotFound when the model was not exported.
+OpenOptions ToOpenOptions(const EngineFlags& flags, ModelSource& model, std::span<const std::string> prefill);
 
 // Loads the model behind a progress bar, unless `quiet`. Throws kOutOfMemory when devices and sequences of
 // `tokens` tokens in all do not fit, kCancelled on Ctrl-C, and what opening throws. At most `parallel`
 // requests run at a time; what the prefix cache ignores, and unless `quiet` what loading did to the weights,
-// is said on standard error.
+// is said on standard error. `observe`: EngineOptions::observe.
 std::unique_ptr<Engine> OpenEngine(const EngineFlags& flags, ModelSource& model, int tokens, bool quiet,
-                                   const Interrupt& interrupt, int parallel = 1);
+                                   const Interrupt& interrupt, int parallel = 1,
+                                   std::function<void(const Span&)> observe = {});
 
 }  // namespace pd::cli

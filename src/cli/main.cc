@@ -31,9 +31,11 @@ int Main(int argc, char** argv) {
   AddLogits(program, action);
   AddPlan(program, action);
   AddSimulate(program, action);
+  AddCalibrate(program, action);
   AddBench(program, action);
   AddDoctor(program, action);
   AddVersion(program, action);
+  AddAneTrial(program, action);
   try {
     program.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {

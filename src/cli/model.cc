@@ -73,6 +73,15 @@ fs::path DefaultBundlePath(ModelSource& model) {
   return *folder / "coreml" / fmt::format("{}-{:016x}", model.family, weights);
 }
 
+bool AnyBundle(const ModelSource& model) {
+  const auto folder = CacheFolder();
+  if (!folder) return false;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(*folder / "coreml", error))
+    if (entry.path().filename().string().starts_with(model.family + "-")) return true;
+  return false;
+}
+
 std::shared_ptr<const Tokenizer> OpenTokenizer(const ModelSource& model) {
   return model.gguf ? Tokenizer::FromGguf(*model.gguf) : Tokenizer::FromFolder(Folder(model));
 }

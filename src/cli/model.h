@@ -29,6 +29,9 @@ std::filesystem::path ModelPath(const std::string& given);
 // folder.
 std::filesystem::path DefaultBundlePath(ModelSource& model);
 
+// Whether there is any bundle of a model of this family where DefaultBundlePath would be.
+bool AnyBundle(const ModelSource& model);
+
 // From the model's own files. The template is nullptr when it has none.
 std::shared_ptr<const Tokenizer> OpenTokenizer(const ModelSource& model);
 std::shared_ptr<const ChatTemplate> OpenChatTemplate(const ModelSource& model);

@@ -1,5 +1,6 @@
 #include "cli/options.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -66,6 +67,24 @@ CLI::Option* AddInteger(CLI::App& app, const std::string& flags, int& target, Ra
           },
           help)
       ->type_name("N");
+}
+
+CLI::Option* AddIntegers(CLI::App& app, const std::string& flags, std::vector<int>& target, Range range,
+                         const std::string& help) {
+  return app
+      .add_option_function<std::string>(
+          flags,
+          [&target, range, name = LongName(flags)](const std::string& text) {
+            target.clear();
+            for (size_t begin = 0; begin <= text.size();) {
+              const size_t end = std::min(text.find(',', begin), text.size());
+              target.push_back(int(ParseInteger(name, text.substr(begin, end - begin), int64_t(range.min),
+                                                int64_t(range.max))));
+              begin = end + 1;
+            }
+          },
+          help)
+      ->type_name("N,N,...");
 }
 
 CLI::Option* AddNumber(CLI::App& app, const std::string& flags, float& target, Range range,

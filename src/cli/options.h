@@ -26,6 +26,9 @@ std::vector<TokenId> ParseIds(const std::string& flag, const std::string& text);
 // Flags whose value goes to `target`, which keeps what it holds when the flag is absent.
 CLI::Option* AddInteger(CLI::App& app, const std::string& flags, int& target, Range range,
                         const std::string& help);
+// "1,4,16", at least one.
+CLI::Option* AddIntegers(CLI::App& app, const std::string& flags, std::vector<int>& target, Range range,
+                         const std::string& help);
 CLI::Option* AddNumber(CLI::App& app, const std::string& flags, float& target, Range range,
                        const std::string& help);
 

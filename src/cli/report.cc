@@ -16,6 +16,8 @@ Json Rate(double value, const PhaseRates& rates) {
   return value > 0 && rates.impossible.empty() ? Number(value) : Json(nullptr);
 }
 
+Json Joules(std::optional<double> joules) { return joules ? Number(*joules) : Json(nullptr); }
+
 double PerSecond(double amount, double ms) { return ms > 0 ? amount / (ms / 1000) : 0; }
 
 std::string Row(const char* phase, const std::string& device, const std::string& amount, double ms,
@@ -61,6 +63,7 @@ std::string ToTable(const RunReport& report) {
   std::string table = Row("load", "", "", report.load_ms, "", "");
   table += PhaseRow("prefill", report.prefill_device, s.prefill_tokens, s.prefill_ms, report.prefill,
                     fmt::format("{:.3f} TFLOP/s", report.prefill.flops_per_s / 1e12));
+  if (!s.prefill_why.empty()) table += fmt::format("{:<12}{}\n", "", s.prefill_why);
   if (s.cached_tokens > 0) table += fmt::format("{:<12}{:<10}{:>9}\n", "", "cache", Grouped(s.cached_tokens));
   if (s.tail_tokens > 0)
     table += Row("", report.decode_device, Grouped(s.tail_tokens), s.tail_ms, "",
@@ -71,6 +74,9 @@ std::string ToTable(const RunReport& report) {
   if (s.decode_tokens > 0)
     table += Row("first token", "", "", s.first_token_ms, "",
                  fmt::format("{:.1f} ms with loading", report.load_ms + s.first_token_ms));
+  if (s.prefill_joules && s.handoff_joules && s.decode_joules)
+    table += fmt::format("{:<12}prefill {:.2f} J, handoff {:.2f} J, decode {:.2f} J\n", "energy",
+                         *s.prefill_joules, *s.handoff_joules, *s.decode_joules);
   if (report.seed) table += fmt::format("{:<12}{}\n", "seed", *report.seed);
   return table;
 }
@@ -80,26 +86,31 @@ Json ToJson(const RunReport& report) {
   const RequestStats& s = result.stats;
   Json prefill = PhaseJson(report.prefill_device, s.prefill_tokens, s.prefill_ms, report.prefill);
   prefill["tflop_per_s"] = Rate(report.prefill.flops_per_s / 1e12, report.prefill);
+  prefill["joules"] = Joules(s.prefill_joules);
+  if (!s.prefill_why.empty()) prefill["why"] = s.prefill_why;
   if (s.cached_tokens > 0) prefill["cached_tokens"] = s.cached_tokens;
   if (s.tail_tokens > 0)
     prefill["tail"] = {
         {"device", report.decode_device}, {"tokens", s.tail_tokens}, {"ms", Number(s.tail_ms)}};
   if (!s.fallback.empty()) prefill["fallback"] = s.fallback;
   Json decode = PhaseJson(report.decode_device, s.decode_tokens, s.decode_ms, report.decode);
+  decode["joules"] = Joules(s.decode_joules);
   decode["gb_per_s"] = Rate(report.decode.bytes_per_s / 1e9, report.decode);
   decode["machine_gb_per_s"] = report.bandwidth > 0 ? Number(report.bandwidth / 1e9) : Json(nullptr);
-  Json json = {{"model", report.model},
-               {"text", report.text},
-               {"tokens", result.tokens.size()},
-               {"token_ids", result.tokens},
-               {"prompt_tokens", report.prompt_tokens},
-               {"finish_reason", Name(result.finish)},
-               {"load", {{"ms", Number(report.load_ms)}}},
-               {"prefill", prefill},
-               {"handoff", {{"bytes", s.handoff_bytes}, {"ms", Number(s.handoff_ms)}}},
-               {"decode", decode},
-               {"ttft_ms", s.decode_tokens > 0 ? Number(s.first_token_ms) : Json(nullptr)},
-               {"seed", report.seed ? Json(*report.seed) : Json(nullptr)}};
+  Json json = {
+      {"model", report.model},
+      {"text", report.text},
+      {"tokens", result.tokens.size()},
+      {"token_ids", result.tokens},
+      {"prompt_tokens", report.prompt_tokens},
+      {"finish_reason", Name(result.finish)},
+      {"load", {{"ms", Number(report.load_ms)}}},
+      {"prefill", prefill},
+      {"handoff",
+       {{"bytes", s.handoff_bytes}, {"ms", Number(s.handoff_ms)}, {"joules", Joules(s.handoff_joules)}}},
+      {"decode", decode},
+      {"ttft_ms", s.decode_tokens > 0 ? Number(s.first_token_ms) : Json(nullptr)},
+      {"seed", report.seed ? Json(*report.seed) : Json(nullptr)}};
   if (!report.logprobs.empty()) {
     Json tokens = Json::array();
     for (const TokenReport& t : report.logprobs) {

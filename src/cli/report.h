@@ -31,10 +31,11 @@ struct RunReport {
 
 std::string ToTable(const RunReport& report);
 
-// text, tokens, token_ids, prompt_tokens, finish_reason, load.ms, prefill.{device, tokens, ms, tokens_per_s},
-// with a prefix from the cache prefill.cached_tokens, when the decode device computed some of the prompt
-// prefill.tail.{device, tokens, ms} and perhaps prefill.fallback; handoff.{bytes, ms}, decode.{device,
-// tokens, ms, tokens_per_s}, ttft_ms, ... Rates that are unknown or impossible are null.
+// Phases have joules, null where nothing measures them; prefill.why says how its device was chosen, unless it
+// was named. text, tokens, token_ids, prompt_tokens, finish_reason, load.ms, prefill.{device, tokens, ms,
+// tokens_per_s}, with a prefix from the cache prefill.cached_tokens, when the decode device computed some of
+// the prompt prefill.tail.{device, tokens, ms} and perhaps prefill.fallback; handoff.{bytes, ms},
+// decode.{device, tokens, ms, tokens_per_s}, ttft_ms, ... Rates that are unknown or impossible are null.
 Json ToJson(const RunReport& report);
 
 // One line that ends with a newline. Halves of characters, which pieces of text may hold, become U+FFFD.

@@ -28,20 +28,6 @@ namespace {
 
 constexpr int kVersion = 1;  // of the file
 
-std::string CpuName() {
-#ifdef __APPLE__
-  std::array<char, 128> name{};
-  size_t size = name.size() - 1;
-  if (sysctlbyname("machdep.cpu.brand_string", name.data(), &size, nullptr, 0) == 0) return name.data();
-#endif
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    const size_t colon = line.find(": ");
-    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
-  }
-  return "unknown processor";
-}
-
 // Huge pages where the system has them, as for weights: else page walks would be measured too.
 struct FreeMemory {
   void operator()(uint64_t* p) const { std::free(p); }
@@ -100,8 +86,22 @@ std::optional<double> Find(const Json& entries, const BandwidthKey& key) {
 
 }  // namespace
 
+std::string ProcessorName() {
+#ifdef __APPLE__
+  std::array<char, 128> name{};
+  size_t size = name.size() - 1;
+  if (sysctlbyname("machdep.cpu.brand_string", name.data(), &size, nullptr, 0) == 0) return name.data();
+#endif
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != std::string::npos) return line.substr(colon + 2);
+  }
+  return "unknown processor";
+}
+
 BandwidthKey BandwidthKeyFor(size_t bytes, int threads) {
-  return {CpuName(), threads, std::bit_ceil(std::clamp(bytes, size_t(1) << 20, size_t(512) << 20))};
+  return {ProcessorName(), threads, std::bit_ceil(std::clamp(bytes, size_t(1) << 20, size_t(512) << 20))};
 }
 
 double MeasureBandwidth(size_t bytes, int threads) {

@@ -6,6 +6,9 @@
 
 namespace pd {
 
+// As the system calls it.
+std::string ProcessorName();
+
 // A small model may sit in a cache, so a rate holds for working sets of about the same size only.
 struct BandwidthKey {
   std::string cpu;   // the processor's name

@@ -9,8 +9,6 @@
 namespace pd {
 namespace {
 
-constexpr int kVersion = 1;
-
 Json CurveJson(const Curve& curve) {
   Json json = Json::array();
   for (const auto& [count, ms] : curve) json.push_back({count, ms});
@@ -46,24 +44,31 @@ Curve ReadCurve(JsonReader& json, std::string_view key) {
 }
 
 Json ToJson(const PrefillCost& cost) {
-  return {{"device", cost.device},
-          {"chunk", CurveJson(cost.chunk)},
-          {"history_ms", cost.history_ms},
-          {"handoff_ms", cost.handoff_ms},
-          {"handoff_token_ms", cost.handoff_token_ms},
-          {"own_lane", cost.own_lane},
-          {"slowdown", cost.slowdown},
-          {"watts", cost.watts}};
+  Json later = Json::array();
+  for (const PrefillCost::Later& l : cost.later)
+    later.push_back({{"first", l.first}, {"ratio", CurveJson(l.ratio)}});
+  return {
+      {"device", cost.device}, {"option", cost.option},         {"chunk", CurveJson(cost.chunk)},
+      {"later", later},        {"handoff_ms", cost.handoff_ms}, {"handoff_token_ms", cost.handoff_token_ms},
+      {"lane", cost.lane},     {"slowdown", cost.slowdown},     {"watts", cost.watts}};
 }
 
 PrefillCost ReadPrefill(JsonReader json) {
   PrefillCost cost;
   cost.device = json.String("device");
+  cost.option = json.StringOr("option", "");
   cost.chunk = ReadCurve(json, "chunk");
-  cost.history_ms = Positive(json, "history_ms");
+  const Json& later = json.Value("later");
+  if (!later.is_array()) throw Fail(ErrorKind::kCorruptFile, "{}: later is no list", json.where());
+  for (const Json& entry : later) {
+    JsonReader level(entry, json.where());
+    const int above = cost.later.empty() ? 0 : cost.later.back().first;
+    cost.later.push_back({int(level.Int("first", above + 1)), ReadCurve(level, "ratio")});
+    level.Done();
+  }
   cost.handoff_ms = Positive(json, "handoff_ms");
   cost.handoff_token_ms = Positive(json, "handoff_token_ms");
-  cost.own_lane = json.Bool("own_lane");
+  cost.lane = int(json.Int("lane", 0, 64));
   cost.slowdown = std::max(1.0, Positive(json, "slowdown"));
   cost.watts = Positive(json, "watts");
   json.Done();
@@ -74,10 +79,8 @@ PrefillCost ReadPrefill(JsonReader json) {
 
 double At(const Curve& curve, int count) {
   PD_CHECK(!curve.empty());
-  if (curve.size() == 1 || count <= curve.front().first) {
-    const auto& [first, ms] = curve.front();
-    return ms * (curve.size() == 1 ? double(count) / std::max(first, 1) : 1);
-  }
+  if (count <= curve.front().first) return curve.front().second;
+  if (curve.size() == 1) return curve.front().second * count / std::max(curve.front().first, 1);
   auto right = std::ranges::lower_bound(curve, count, {}, [](const auto& point) { return point.first; });
   if (right == curve.end()) --right;
   const auto left = right - 1;
@@ -86,7 +89,18 @@ double At(const Curve& curve, int count) {
 }
 
 double PrefillCost::ChunkMs(int first, int count) const {
-  return count == 0 ? 0 : At(chunk, count) + history_ms * count * first;
+  return count == 0 ? 0 : At(chunk, count) * Ratio(first, count);
+}
+
+double PrefillCost::Ratio(int first, int count) const {
+  const auto at = [&](const Later& level) {  // no extrapolation: a ratio has no reason to go on
+    return At(level.ratio, std::min(count, level.ratio.back().first));
+  };
+  if (first <= 0 || later.empty()) return 1;
+  const auto right = std::min(std::ranges::lower_bound(later, first, {}, &Later::first), later.end() - 1);
+  const bool only = right == later.begin();
+  const double from = only ? 0 : (right - 1)->first, low = only ? 1 : at(*(right - 1));
+  return std::max(0.0, low + (at(*right) - low) * (first - from) / (right->first - from));
 }
 
 double PrefillCost::PromptMs(int first, int count, int size) const {
@@ -98,7 +112,7 @@ double PrefillCost::PromptMs(int first, int count, int size) const {
 Json ToJson(const MachineCosts& costs) {
   Json units = Json::array();
   for (const PrefillCost& unit : costs.units) units.push_back(ToJson(unit));
-  return {{"version", kVersion},
+  return {{"version", kMachineCostsVersion},
           {"machine", costs.machine},
           {"model", costs.model},
           {"prefill", units},
@@ -112,7 +126,7 @@ Json ToJson(const MachineCosts& costs) {
 
 MachineCosts ReadMachineCosts(const Json& object, const std::string& where) {
   JsonReader json(object, where);
-  json.Int("version", kVersion, kVersion);
+  json.Int("version", kMachineCostsVersion, kMachineCostsVersion);
   MachineCosts costs;
   costs.machine = json.String("machine");
   costs.model = json.String("model");

@@ -9,22 +9,33 @@
 
 namespace pd {
 
-// Milliseconds for a number of things, linear between the points and beyond the last two. Ascending.
+// Milliseconds for a number of things, linear between the points and beyond the last two; before the first
+// point, as there. Ascending.
 using Curve = std::vector<std::pair<int, double>>;
 double At(const Curve& curve, int count);
 
 // Prompts on one device.
 struct PrefillCost {
   std::string device;
-  Curve chunk;            // tokens of a chunk that begins a prompt
-  double history_ms = 0;  // more for each token of the chunk and each token before it
+  std::string option = {};  // as --prefill takes it; empty: not a device of this program
+  Curve chunk;              // tokens of a chunk that begins a prompt
+  // A chunk after `first` tokens takes so many times as long, by its tokens. Ascending; linear in between,
+  // from 1 at the beginning, and beyond. Ratios, because a device with functions of fixed lengths pays for
+  // history by the length of the function.
+  struct Later {
+    int first = 0;
+    Curve ratio;
+  };
+  std::vector<Later> later = {};
   // Handing the keys and values over to the decode device; zero for the decode device itself.
   double handoff_ms = 0, handoff_token_ms = 0;
-  bool own_lane = true;  // it runs beside decode
-  double slowdown = 1;   // of a decode step that runs meanwhile, with a lane of its own
-  double watts = 0;      // while it computes; 0: unknown
+  int lane = 1;  // devices of one lane wait for each other; 0: the decode device's
+  bool own_lane() const { return lane != 0; }  // it runs beside decode
+  double slowdown = 1;                         // of a decode step that runs meanwhile, with a lane of its own
+  double watts = 0;                            // while it computes; 0: unknown
 
   double ChunkMs(int first, int count) const;
+  double Ratio(int first, int count) const;  // of that to a chunk that begins a prompt
   double HandoffMs(int count) const { return handoff_ms + handoff_token_ms * count; }
   // All chunks of tokens [first, first + count), one after the other, without handing over.
   double PromptMs(int first, int count, int size) const;
@@ -46,6 +57,7 @@ struct MachineCosts {
   DecodeCost decode;
 };
 
+inline constexpr int kMachineCostsVersion = 2;  // of the JSON
 Json ToJson(const MachineCosts& costs);
 // Throws kCorruptFile, naming `where`.
 MachineCosts ReadMachineCosts(const Json& json, const std::string& where);

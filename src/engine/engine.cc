@@ -30,6 +30,7 @@ Engine::Engine(ModelSpec spec, EngineDevices devices, EngineOptions options)
     on_lane[size_t(lane)].prefill[unit] = std::move(device);
   }
   lane_count_ = scheduling.lanes = int(physical.size());
+  energy_ = EnergyLedger(options_.meters, physical);
   running_.resize(physical.size());
 
   for (LaneId id = 0; id < lane_count_; ++id) {
@@ -161,6 +162,7 @@ void Engine::Warn(const std::vector<std::string>& warnings) const {
 }
 
 void Engine::Take(const Done& done, Scheduler& scheduler) {
+  energy_.End(size_t(done.lane), std::holds_alternative<Failure>(done.result));
   if (options_.observe) {
     Span span = running_[size_t(done.lane)];
     span.end_ms = Now();
@@ -172,6 +174,7 @@ void Engine::Take(const Done& done, Scheduler& scheduler) {
 
 void Engine::Post(LaneId lane, Job job) {
   if (options_.observe) running_[size_t(lane)] = {lane, KindOf(job), RequestOf(job), 0, 0};
+  energy_.Begin(size_t(lane), job);
   lanes_[size_t(lane)]->Post(std::move(job));
 }
 
@@ -213,6 +216,7 @@ void Engine::SayEnd(Ended ended) {
   // Its last token may have ended it for another reason at the same time.
   if (reader.enough && ended.result.finish == FinishReason::kLength)
     ended.result.finish = FinishReason::kStop;
+  energy_.Take(ended.request, ended.result.stats);
   if (reader.failure) {
     ended.result.finish = FinishReason::kError;
     ended.result.failure = *reader.failure;

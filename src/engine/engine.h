@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/disk_cache.h"
+#include "engine/energy.h"
 #include "engine/lane.h"
 #include "engine/scheduler.h"
 #include "engine/timeline.h"
@@ -32,6 +33,8 @@ struct EngineOptions {
   size_t disk_cache_bytes = size_t(4) << 30;
   // Told about files of the disk cache that are ignored, one line each, on the engine's thread.
   std::function<void(const std::string&)> warn = {};
+  // Asked before and after every job, on the engine's thread; empty: requests know no joules.
+  std::vector<std::shared_ptr<PowerMeter>> meters = {};
   // Told what every lane did, on the engine's thread; times in ms since the engine began.
   std::function<void(const Span&)> observe = {};
   // Called last on the thread of every lane, when its devices are gone.
@@ -68,6 +71,7 @@ class Engine {
   const ModelSpec& spec() const { return spec_; }
   const DeviceInfo& decode_info() const { return decode_info_; }
   const DeviceInfo& prefill_info(size_t unit) const { return prefill_info_.at(unit); }
+  size_t prefill_units() const { return prefill_info_.size(); }
   int lanes() const { return lane_count_; }
 
  private:
@@ -122,6 +126,7 @@ class Engine {
   bool stopping_ = false, finishing_ = false;
   const Clock::time_point start_ = Clock::now();
   std::vector<Span> running_;  // by lane, for options_.observe
+  EnergyLedger energy_;
 
   std::thread thread_;
 };

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <exception>
+#include <climits>
+#include <memory>
 #include <numeric>
-#include <thread>
 
 #include "base/cores.h"
 #include "base/error.h"
+#include "engine/percentile.h"
 
 namespace pd {
 namespace {
@@ -35,10 +36,10 @@ class Slot {
   Slot& operator=(const Slot&) = delete;
   SlotId id() const { return id_; }
 
-  // Rows without logits, as many at a time as the device takes.
-  void Read(int count, int vocab) {
+  // Rows without logits, at most `chunk` at a time and as many as the device takes.
+  void Read(int count, int vocab, int chunk = INT_MAX) {
     const auto tokens = Tokens(count, vocab);
-    const int most = device_.Info().max_rows;
+    const int most = std::min(chunk, device_.Info().max_rows);
     for (int done = 0; done < count; done += most) {
       const int n = std::min(most, count - done);
       std::vector<int32_t> pos(static_cast<size_t>(n));
@@ -54,59 +55,89 @@ class Slot {
   SlotId id_;
 };
 
-constexpr int kLengths[] = {1, 8, 16, 32, 64, 96, 128, 192, 256, 384, 512};
-constexpr int kRows[] = {1, 2, 4, 8, 16};
-constexpr int kHistory = 1024, kHistoryChunk = 128, kContext = 64, kRuns = 3;
+// To its first `count` tokens. A windowed layer may have forgotten them: then they are read again.
+void Rewind(DecodeDevice& device, std::unique_ptr<Slot>& slot, int capacity, int count, int vocab) {
+  try {
+    device.Truncate(slot->id(), count);
+  } catch (const Error&) {
+    slot.reset();
+    slot = std::make_unique<Slot>(device, capacity);
+    slot->Read(count, vocab);
+  }
+}
+
+// Segments of the tokens from `first` on.
+std::vector<KvSegment> RunChunks(PrefillSession& session, std::span<const TokenId> tokens, int first,
+                                 int chunk) {
+  std::vector<KvSegment> segments;
+  for (size_t done = 0; done < tokens.size();) {
+    const size_t n = std::min(size_t(chunk), tokens.size() - done);
+    segments.push_back(session.Run(tokens.subspan(done, n), first + int(done)));
+    done += n;
+  }
+  return segments;
+}
 
 }  // namespace
 
+DeviceThread::DeviceThread(const PhysicalDevice& device, std::function<void()> last)
+    : thread_([this, cores = device.cores, last = std::move(last)] {
+        if (!cores.empty()) BindThisThread({cores.data(), 1});
+        while (auto task = tasks_.Pop()) (*task)();
+        if (last) last();
+      }) {}
+
+DeviceThread::~DeviceThread() {
+  tasks_.Push(std::nullopt);
+  thread_.join();
+}
+
+std::future<void> DeviceThread::Start(std::function<void()> f) {
+  std::packaged_task<void()> task(std::move(f));
+  std::future<void> done = task.get_future();
+  tasks_.Push(std::move(task));
+  return done;
+}
+
 Timing TimeRuns(int runs, const std::function<double()>& run) {
-  run();
+  Timing timing;
+  timing.first_ms = run();
   std::vector<double> times;
   for (int i = 0; i < runs; ++i) times.push_back(run());
   std::ranges::sort(times);
-  const size_t middle = times.size() / 2;
-  const double median = times.size() % 2 == 1 ? times[middle] : (times[middle - 1] + times[middle]) / 2;
-  return {median, times.front(), times.back()};
+  timing.median_ms = Percentile(times, 50);
+  timing.least_ms = times.front(), timing.most_ms = times.back();
+  return timing;
 }
 
-void OnLane(const DeviceInfo& device, const std::function<void()>& f) {
-  std::exception_ptr thrown;
-  std::thread lane([&] {
-    const std::vector<int>& cores = device.physical.cores;
-    if (!cores.empty()) BindThisThread({cores.data(), 1});
-    try {
-      f();
-    } catch (...) {
-      thrown = std::current_exception();
-    }
-  });
-  lane.join();
-  if (thrown) std::rethrow_exception(thrown);
-}
-
-Timing TimePrompt(DecodeDevice& device, int vocab, int history, int count, int runs) {
-  Slot slot(device, history + count);
-  slot.Read(history, vocab);
+Timing TimePrompt(DecodeDevice& device, int vocab, int history, int count, int chunk, int runs) {
+  auto slot = std::make_unique<Slot>(device, history + count);
+  slot->Read(history, vocab);
   return TimeRuns(runs, [&] {
     const auto start = Clock::now();
-    slot.Read(count, vocab);
+    slot->Read(count, vocab, chunk);
     const double ms = Since(start);
-    device.Truncate(slot.id(), history);
+    Rewind(device, slot, history + count, history, vocab);
     return ms;
   });
 }
 
-Timing TimePrefill(PrefillDevice& device, int vocab, int history, int count, int runs) {
+Timing TimePrefill(PrefillDevice& device, int vocab, int history, int count, int chunk, int runs) {
   std::vector<KvSegment> prefix;
-  if (history > 0) prefix.push_back(device.Begin(history, {}, {})->Run(Tokens(history, vocab), 0));
-  const auto chunk = Tokens(count, vocab);
+  if (history > 0) prefix = RunChunks(*device.Begin(history, {}, {}), Tokens(history, vocab), 0, chunk);
+  const auto tokens = Tokens(count, vocab);
   return TimeRuns(runs, [&] {
     const auto session = device.Begin(history + count, {}, prefix);
     const auto start = Clock::now();
-    session->Run(chunk, history);
+    RunChunks(*session, tokens, history, chunk);
     return Since(start);
   });
+}
+
+bool TakesPrompt(const PrefillDevice& device, int count, int chunk) {
+  for (int first = 0; first < count; first += chunk)
+    if (device.Reach(first) < std::min(first + chunk, count)) return false;
+  return true;
 }
 
 Timing TimeStep(DecodeDevice& device, int vocab, int rows, int context, int runs) {
@@ -132,162 +163,214 @@ Timing TimeStep(DecodeDevice& device, int vocab, int rows, int context, int runs
 
 Timing TimeImport(DecodeDevice& device, const KvSegment& segment, int runs) {
   PD_CHECK(segment.first() == 0);
-  Slot slot(device, segment.count());
+  auto slot = std::make_unique<Slot>(device, segment.count());
   return TimeRuns(runs, [&] {
     const auto start = Clock::now();
-    device.Import(slot.id(), segment);
+    device.Import(slot->id(), segment);
     const double ms = Since(start);
-    device.Truncate(slot.id(), 0);
+    Rewind(device, slot, segment.count(), 0, 1);
     return ms;
   });
 }
 
 namespace {
 
+// Lengths of chunks: around the lengths that functions of the Neural Engine have, and the smallest.
+constexpr int kLengths[] = {1, 8, 16, 32, 64, 65, 128, 129, 256, 257, 384, 512};
+// Where later chunks begin, and how long they are.
+constexpr int kFirsts[] = {512, 1024, 2048, 4096}, kLaterLengths[] = {16, 128, 512};
+constexpr int kRows[] = {1, 2, 4, 8, 16, 32};
+constexpr int kContext = 64, kFarContext = 1024, kRuns = 3, kSteps = 7, kSlowdownSteps = 25;
+// A slow device is asked less: no further length once so much has passed, no further history after twice as
+// much.
+constexpr double kBudgetMs = 7000;
+constexpr int kLeastLengths = 4;
+
 class Calibration {
  public:
-  Calibration(PrefillDevice& unit, DecodeDevice& decode, const ModelSpec& spec,
-              const CalibrationProgress& progress)
-      : unit_(unit), decode_(decode), spec_(spec), progress_(progress) {
-    // The Neural Engine's functions reach so far; a short context holds so much.
-    history_ = std::min(kHistory, spec.max_context - kHistoryChunk - 1);
+  Calibration(CalibrationDevices devices, const ModelSpec& spec, const CalibrationProgress& progress)
+      : devices_(std::move(devices)), spec_(spec), progress_(progress) {
+    decode_thread_ = ThreadFor(devices_.decode->Info().physical);
+    for (const auto& unit : devices_.units) unit_threads_.push_back(ThreadFor(unit->Info().physical));
+    total_ = int(std::size(kLengths) + std::size(kFirsts)) * (int(devices_.units.size()) + 1) +
+             int(std::size(kRows)) + 1 + 2 * int(devices_.units.size());
   }
 
+  // Devices end where they lived.
+  ~Calibration() {
+    for (size_t i = 0; i < devices_.units.size(); ++i)
+      unit_threads_[i]->Do([&] { devices_.units[i].reset(); });
+    decode_thread_->Do([&] { devices_.decode.reset(); });
+  }
+  Calibration(const Calibration&) = delete;
+  Calibration& operator=(const Calibration&) = delete;
+
   MachineCosts Run() {
-    const DeviceInfo &unit = unit_.Info(), &decode = decode_.Info();
-    PrefillCost cost;
-    cost.device = unit.name;
-    cost.own_lane = !Overlap(unit.physical, decode.physical);
-    std::vector<KvSegment> segments;
-    OnLane(unit, [&] { MeasureUnit(cost, segments); });
-    OnLane(decode, [&] {
-      MeasureDecode();
-      MeasureHandoff(cost, segments);
+    decode_thread_->Do([&] {
+      MeasureDirect();
+      MeasureSteps();
     });
-    if (cost.own_lane) MeasureSlowdown(cost);
-    costs_.units.push_back(std::move(cost));
+    for (size_t i = 0; i < devices_.units.size(); ++i) MeasureUnit(i);
     return std::move(costs_);
   }
 
  private:
   void Step() {
     ++done_;
-    if (progress_.show) progress_.show(done_, kSteps);
+    if (progress_.show) progress_.show(done_, total_);
   }
 
-  bool Fits(int first, int count) const {
-    return first + count <= spec_.max_context && unit_.Reach(first) >= first + count;
+  // The thread of what this device keeps waiting, or a new one.
+  DeviceThread* ThreadFor(const PhysicalDevice& device) {
+    for (size_t i = 0; i < physical_.size(); ++i)
+      if (Overlap(physical_[i], device)) return threads_[i].get();
+    physical_.push_back(device);
+    threads_.push_back(std::make_unique<DeviceThread>(device, devices_.leave));
+    return threads_.back().get();
+  }
+  int LaneOf(const DeviceThread* thread) const {
+    for (size_t i = 0; i < threads_.size(); ++i)
+      if (threads_[i].get() == thread) return int(i);
+    return 0;
   }
 
-  void MeasureUnit(PrefillCost& cost, std::vector<KvSegment>& segments) {
+  // Fills in chunk and later. `time` measures `count` tokens after `first`; `takes` says whether it can.
+  void MeasureChunks(PrefillCost& cost, const std::function<bool(int first, int count)>& takes,
+                     const std::function<double(int first, int count)>& time) {
+    const auto start = Clock::now();
     for (const int count : kLengths) {
-      if (Fits(0, count))
-        cost.chunk.emplace_back(count, TimePrefill(unit_, spec_.vocab, 0, count, kRuns).median_ms);
+      const bool enough = cost.chunk.size() >= kLeastLengths && Since(start) > kBudgetMs;
+      if (!enough && takes(0, count)) cost.chunk.emplace_back(count, time(0, count));
       Step();
     }
     if (cost.chunk.empty())
-      throw Fail(ErrorKind::kUnsupported, "{}: takes no chunk of a length that is measured",
-                 unit_.Info().name);
-    const int chunk = cost.chunk.back().first, history = chunk * std::max(1, history_ / chunk);
-    if (Fits(history, chunk) && chunk > 1)
-      cost.history_ms = HistoryMs(chunk, history, cost.chunk.back().second);
-    for (const int count : {cost.chunk.front().first, chunk})
-      segments.push_back(unit_.Begin(count, {}, {})->Run(std::vector<TokenId>(size_t(count), 1), 0));
-    Step();
+      throw Fail(ErrorKind::kUnsupported, "{}: takes no chunk of a length that is measured", cost.device);
+    for (const int first : kFirsts) {
+      PrefillCost::Later later{first, {}};
+      for (const int count : kLaterLengths) {
+        if (count > cost.chunk.back().first || !takes(first, count)) continue;
+        if (Since(start) > 2 * kBudgetMs) break;
+        later.ratio.emplace_back(count, time(first, count) / At(cost.chunk, count));
+      }
+      if (!later.ratio.empty()) cost.later.push_back(std::move(later));
+      Step();
+    }
   }
 
-  // A device with fixed lengths computes its history in chunks too.
-  double HistoryMs(int chunk, int history, double alone) {
-    std::vector<KvSegment> prefix;
-    const auto session = unit_.Begin(history, {}, {});
-    for (int first = 0; first < history; first += chunk)
-      prefix.push_back(session->Run(std::vector<TokenId>(size_t(chunk), 1), first));
-    const Timing with = TimeRuns(kRuns, [&] {
-      const auto later = unit_.Begin(history + chunk, {}, prefix);
-      const auto start = Clock::now();
-      later->Run(std::vector<TokenId>(size_t(chunk), 1), history);
-      return Since(start);
-    });
-    return std::max(0.0, with.median_ms - alone) / (double(chunk) * history);
-  }
-
-  void MeasureDecode() {
+  void MeasureDirect() {
     PrefillCost& direct = costs_.direct;
-    direct.device = costs_.decode.device = decode_.Info().name;
-    direct.own_lane = false;
-    const int most = std::min(decode_.Info().max_rows, spec_.max_context);
-    for (const int count : kLengths) {
-      if (count <= most)
-        direct.chunk.emplace_back(count, TimePrompt(decode_, spec_.vocab, 0, count, kRuns).median_ms);
-      Step();
-    }
-    const double alone = At(direct.chunk, kHistoryChunk);
-    const double with = TimePrompt(decode_, spec_.vocab, history_, kHistoryChunk, kRuns).median_ms;
-    direct.history_ms = std::max(0.0, with - alone) / (double(kHistoryChunk) * history_);
-    Step();
+    DecodeDevice& decode = *devices_.decode;
+    direct.device = costs_.decode.device = decode.Info().name;
+    direct.lane = 0;
+    MeasureChunks(
+        direct,
+        [&](int first, int count) {
+          return count <= decode.Info().max_rows && first + count <= spec_.max_context;
+        },
+        [&](int first, int count) {
+          return TimePrompt(decode, spec_.vocab, first, count, INT_MAX, kRuns).median_ms;
+        });
+  }
+
+  void MeasureSteps() {
+    DecodeDevice& decode = *devices_.decode;
+    const int far = std::min(kFarContext, spec_.max_context - kSteps - 2), near = std::min(kContext, far / 2);
+    const auto time = [&](int rows, int context) {
+      return TimeStep(decode, spec_.vocab, rows, context, kSteps).median_ms;
+    };
     for (const int rows : kRows) {
-      if (rows <= most)
-        costs_.decode.step.emplace_back(rows, TimeStep(decode_, spec_.vocab, rows, kContext, 7).median_ms);
+      if (rows <= decode.Info().max_rows) costs_.decode.step.emplace_back(rows, time(rows, near));
       Step();
     }
-    const double far = TimeStep(decode_, spec_.vocab, 1, history_, 7).median_ms;
-    costs_.decode.context_ms = std::max(0.0, far - At(costs_.decode.step, 1)) / (history_ - kContext);
+    costs_.decode.context_ms =
+        std::max(0.0, time(1, far) - costs_.decode.step.front().second) / std::max(1, far - near);
     for (auto& [rows, ms] : costs_.decode.step)
-      ms = std::max(0.0, ms - costs_.decode.context_ms * rows * kContext);
+      ms = std::max(0.0, ms - costs_.decode.context_ms * rows * near);
     Step();
   }
+
+  void MeasureUnit(size_t index) {
+    PrefillDevice& unit = *devices_.units[index];
+    DeviceThread& thread = *unit_threads_[index];
+    PrefillCost cost;
+    cost.device = unit.Info().name;
+    cost.lane = LaneOf(&thread);
+    std::vector<KvSegment> segments;
+    thread.Do([&] {
+      const auto takes = [&](int first, int count) {
+        return first + count <= spec_.max_context && unit.Reach(first) >= first + count &&
+               TakesPrompt(unit, first, kLengths[std::size(kLengths) - 1]);
+      };
+      MeasureChunks(cost, takes, [&](int first, int count) {
+        return TimePrefill(unit, spec_.vocab, first, count, cost.chunk.empty() ? count : MostOf(cost), kRuns)
+            .median_ms;
+      });
+      for (const int count : {cost.chunk.front().first, MostOf(cost)})
+        segments.push_back(unit.Begin(count, {}, {})->Run(Tokens(count, spec_.vocab), 0));
+    });
+    decode_thread_->Do([&] { MeasureHandoff(cost, segments); });
+    segments.clear();
+    Step();
+    if (cost.lane != 0) MeasureSlowdown(cost, unit, thread);
+    Step();
+    costs_.units.push_back(std::move(cost));
+  }
+
+  static int MostOf(const PrefillCost& cost) { return cost.chunk.back().first; }
 
   void MeasureHandoff(PrefillCost& cost, const std::vector<KvSegment>& segments) {
-    const double small = TimeImport(decode_, segments[0], 5).median_ms;
-    const double large = TimeImport(decode_, segments[1], 5).median_ms;
+    const double small = TimeImport(*devices_.decode, segments[0], 5).median_ms;
+    const double large = TimeImport(*devices_.decode, segments[1], 5).median_ms;
     const int more = segments[1].count() - segments[0].count();
     cost.handoff_token_ms = more > 0 ? std::max(0.0, large - small) / more : large / segments[1].count();
     cost.handoff_ms = std::max(0.0, small - cost.handoff_token_ms * segments[0].count());
-    Step();
   }
 
-  // Steps beside a unit that never rests.
-  void MeasureSlowdown(PrefillCost& cost) {
-    const int rows = std::min(4, decode_.Info().max_rows), chunk = cost.chunk.back().first;
+  // Steps beside a unit that never rests, against steps beside one that does.
+  void MeasureSlowdown(PrefillCost& cost, PrefillDevice& unit, DeviceThread& thread) {
+    const int rows = std::min(4, devices_.decode->Info().max_rows), chunk = MostOf(cost);
+    const auto steps = [&] {
+      double ms = 0;
+      const int context = std::min(kContext, spec_.max_context - kSlowdownSteps - 2);
+      decode_thread_->Do(
+          [&] { ms = TimeStep(*devices_.decode, spec_.vocab, rows, context, kSlowdownSteps).median_ms; });
+      return ms;
+    };
+    const double alone = steps();
     std::atomic<bool> stop = false;
-    std::exception_ptr thrown;
-    std::thread beside([&] {
-      try {
-        OnLane(unit_.Info(), [&] {
-          const std::vector<TokenId> tokens(size_t(chunk), 1);
-          while (!stop) unit_.Begin(chunk, {}, {})->Run(tokens, 0);
-        });
-      } catch (...) {
-        thrown = std::current_exception();
-      }
+    std::future<void> beside = thread.Start([&] {
+      const auto tokens = Tokens(chunk, spec_.vocab);
+      while (!stop) unit.Begin(chunk, {}, {})->Run(tokens, 0);
     });
     double busy = 0;
     try {
-      OnLane(decode_.Info(), [&] { busy = TimeStep(decode_, spec_.vocab, rows, kContext, 25).median_ms; });
+      busy = steps();
     } catch (...) {
-      thrown = std::current_exception();
+      stop = true;
+      beside.wait();
+      throw;
     }
     stop = true;
-    beside.join();
-    if (thrown) std::rethrow_exception(thrown);
-    cost.slowdown = std::max(1.0, busy / costs_.decode.StepMs(rows, kContext));
-    Step();
+    beside.get();
+    cost.slowdown = std::max(1.0, busy / alone);
   }
 
-  static constexpr int kSteps = 2 * int(std::size(kLengths)) + int(std::size(kRows)) + 5;
-  PrefillDevice& unit_;
-  DecodeDevice& decode_;
+  CalibrationDevices devices_;
   const ModelSpec& spec_;
   const CalibrationProgress& progress_;
-  int history_ = 0, done_ = 0;
+  std::vector<PhysicalDevice> physical_;  // of threads_; the decode device's first
+  std::vector<std::unique_ptr<DeviceThread>> threads_;
+  DeviceThread* decode_thread_ = nullptr;
+  std::vector<DeviceThread*> unit_threads_;  // by unit
+  int done_ = 0, total_ = 0;
   MachineCosts costs_;
 };
 
 }  // namespace
 
-MachineCosts Calibrate(PrefillDevice& unit, DecodeDevice& decode, const ModelSpec& spec,
+MachineCosts Calibrate(CalibrationDevices devices, const ModelSpec& spec,
                        const CalibrationProgress& progress) {
-  return Calibration(unit, decode, spec, progress).Run();
+  return Calibration(std::move(devices), spec, progress).Run();
 }
 
 }  // namespace pd

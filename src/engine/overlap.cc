@@ -18,12 +18,15 @@ constexpr int kStart = 8;  // tokens of a text that are not watched
 struct Stream {
   std::vector<Clock::time_point> tokens;
   std::atomic<int> count = 0;
-  std::future<RequestResult> end;
-  RequestId id = 0;
+  std::promise<RequestResult> ended;
+  std::future<RequestResult> end = ended.get_future();
+  std::atomic<RequestId> id = 0;
+  bool goes_on = false;  // when it is as long as it may be, by another like it
+  std::atomic<bool> stopped = false;
 };
 
 // Tokens of all texts in [from, to).
-StreamRates RatesIn(const std::vector<std::unique_ptr<Stream>>& streams, Clock::time_point from,
+StreamRates RatesIn(const std::vector<std::shared_ptr<Stream>>& streams, Clock::time_point from,
                     Clock::time_point to) {
   StreamRates rates;
   double tokens = 0;
@@ -40,32 +43,56 @@ StreamRates RatesIn(const std::vector<std::unique_ptr<Stream>>& streams, Clock::
   return rates;
 }
 
-std::unique_ptr<Stream> Start(Engine& engine, Request request) {
-  auto stream = std::make_unique<Stream>();
-  const auto end = std::make_shared<std::promise<RequestResult>>();
-  stream->end = end->get_future();
-  stream->tokens.reserve(size_t(std::min(request.max_tokens, 1 << 16)));
-  stream->id = engine.Submit(std::move(request), {[s = stream.get()](const Sampled&) {
-                                                    s->tokens.push_back(Clock::now());
-                                                    ++s->count;
-                                                    return true;
-                                                  },
-                                                  [end](RequestResult r) { end->set_value(std::move(r)); }});
+void Submit(Engine& engine, const std::shared_ptr<Stream>& stream, const Request& request);
+
+// False when the engine is being shut down.
+bool GoOn(Engine& engine, const std::shared_ptr<Stream>& stream, const Request& request) {
+  try {
+    Submit(engine, stream, request);
+    return true;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void Submit(Engine& engine, const std::shared_ptr<Stream>& stream, const Request& request) {
+  stream->id = engine.Submit(
+      request, {[stream](const Sampled&) {
+                  stream->tokens.push_back(Clock::now());
+                  ++stream->count;
+                  return true;
+                },
+                [&engine, stream, request](RequestResult result) {
+                  const bool full = result.finish == FinishReason::kLength;
+                  if (full && stream->goes_on && !stream->stopped && GoOn(engine, stream, request)) return;
+                  stream->ended.set_value(std::move(result));
+                }});
+}
+
+std::shared_ptr<Stream> Start(Engine& engine, const Request& request, bool goes_on) {
+  auto stream = std::make_shared<Stream>();
+  stream->goes_on = goes_on;
+  Submit(engine, stream, request);
   return stream;
 }
 
+void Stop(Engine& engine, Stream& stream) {
+  stream.stopped = true;
+  do {
+    engine.Cancel(stream.id);  // it may just have gone on under another
+  } while (stream.end.wait_for(std::chrono::milliseconds(10)) != std::future_status::ready);
+}
+
 // Until `done`, or a text has ended.
-void Wait(const std::vector<std::unique_ptr<Stream>>& streams, const std::function<bool()>& done,
+void Wait(const std::vector<std::shared_ptr<Stream>>& streams, const std::function<bool()>& done,
           const std::function<void()>& keep_going) {
   while (!done()) {
     keep_going();
     for (const auto& stream : streams)
       if (stream->end.wait_for(std::chrono::seconds(0)) == std::future_status::ready) {
         const RequestResult result = stream->end.get();
-        throw Fail(result.finish == FinishReason::kError ? result.failure.kind : ErrorKind::kBadRequest,
-                   "a text ended before the measurement did: {}",
-                   result.finish == FinishReason::kError ? result.failure.message
-                                                         : "the model's context is too short for it");
+        throw Fail(result.failure.kind, "a text ended before the measurement did: {}",
+                   result.failure.message);
       }
     std::this_thread::sleep_for(std::chrono::milliseconds(2));
   }
@@ -81,11 +108,13 @@ OverlapResult MeasureOverlap(Engine& engine, const OverlapOptions& options,
   const Request reads{.prompt = prompt, .max_tokens = 1, .prefill_chunk = options.chunk};
   PlanRequest(spec, reads);  // before anything runs
 
-  std::vector<std::unique_ptr<Stream>> streams;
+  std::vector<std::shared_ptr<Stream>> streams;
   for (int i = 0; i < options.streams; ++i)
-    streams.push_back(Start(engine, {.prompt = {TokenId(i % spec.vocab), TokenId((i * 7 + 3) % spec.vocab)},
-                                     .max_tokens = spec.max_context,
-                                     .prefill_chunk = options.chunk}));
+    streams.push_back(Start(engine,
+                            {.prompt = {TokenId(i % spec.vocab), TokenId((i * 7 + 3) % spec.vocab)},
+                             .max_tokens = std::min(options.text, spec.max_context - 1),
+                             .prefill_chunk = options.chunk},
+                            true));
   const auto pause = [&](double ms) {
     const auto until = Clock::now() + std::chrono::microseconds(int64_t(ms * 1000));
     Wait(streams, [&] { return Clock::now() >= until; }, keep_going);
@@ -97,8 +126,10 @@ OverlapResult MeasureOverlap(Engine& engine, const OverlapOptions& options,
 
   const auto begin = Clock::now();
   pause(options.alone_ms);
+  OverlapResult result;
+  for (const auto& stream : streams) result.context += double(stream->count) / double(streams.size());
   const auto asked = Clock::now();
-  const auto reader = Start(engine, reads);
+  const auto reader = Start(engine, reads, false);
   Wait(
       streams, [&] { return reader->end.wait_for(std::chrono::seconds(0)) == std::future_status::ready; },
       keep_going);
@@ -106,11 +137,10 @@ OverlapResult MeasureOverlap(Engine& engine, const OverlapOptions& options,
   pause(options.alone_ms);
   const auto end = Clock::now();
 
-  OverlapResult result;
+  result.request = reader->id;
   const RequestResult read = reader->end.get();
   if (read.finish == FinishReason::kError) throw Error(read.failure.kind, read.failure.message);
-  for (const auto& stream : streams) engine.Cancel(stream->id);
-  for (const auto& stream : streams) stream->end.get();
+  for (const auto& stream : streams) Stop(engine, *stream);
 
   // Contexts grow meanwhile: alone is the mean of before and after.
   const StreamRates before = RatesIn(streams, begin, asked), after = RatesIn(streams, answered, end);

@@ -9,6 +9,7 @@ namespace pd {
 
 struct OverlapOptions {
   int streams = 4, prompt = 4000, chunk = 512;
+  int text = 4096;         // tokens of a text at most, which is followed by another then
   double alone_ms = 1500;  // how long texts are watched before and after the prompt
 };
 
@@ -22,10 +23,12 @@ struct OverlapResult {
   StreamRates alone, beside;  // without the prompt, before and after it; while it is read
   double first_token_ms = 0;  // of the prompt
   double decode_ratio = 0;    // beside over alone
+  double context = 0;         // tokens that a text had when the prompt came, on average
+  RequestId request = 0;      // the prompt
   RequestStats prompt;
 };
 
-// Throws kBadRequest when texts and prompt do not fit the model's context; what requests throw.
+// Throws kBadRequest when the prompt does not fit the model's context; what requests throw.
 // `keep_going` is asked now and then and may throw.
 OverlapResult MeasureOverlap(Engine& engine, const OverlapOptions& options,
                              const std::function<void()>& keep_going);

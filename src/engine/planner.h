@@ -30,10 +30,14 @@ class Planner {
   const MachineCosts& costs() const { return costs_; }
 
  private:
-  PrefillPlan PlanOn(const PrefillCost& cost, const PrefillQuestion& question, size_t unit) const;
+  PrefillPlan PlanOn(const PrefillCost& cost, const PrefillQuestion& question) const;
   int ChunkFor(const PrefillCost& cost, const PrefillQuestion& question) const;
 
   MachineCosts costs_;
 };
+
+// Without the units that nobody would be given: for no length from 16 tokens on, beside none to 16 running
+// texts, with no other prompt waiting.
+MachineCosts WithoutUseless(MachineCosts costs);
 
 }  // namespace pd

@@ -81,6 +81,14 @@ double KvBytes(const ModelSpec& spec) {
   return bytes;
 }
 
+// What attention to earlier tokens adds, `ms` for each token of the chunk and each before it.
+std::vector<PrefillCost::Later> Later(const Curve& chunk, double ms) {
+  constexpr int kFirst = 1024;  // anywhere: it is linear
+  PrefillCost::Later later{kFirst, {}};
+  for (const auto& [count, alone] : chunk) later.ratio.emplace_back(count, 1 + ms * count * kFirst / alone);
+  return {later};
+}
+
 std::string Folded(std::string_view name) {
   std::string folded;
   for (const char c : name)
@@ -177,13 +185,13 @@ MachineCosts CostsOf(const ChipProfile& chip, const ModelSpec& spec, const std::
 
   PrefillCost& gpu = costs.direct;
   gpu.device = "gpu";
-  gpu.own_lane = false;
+  gpu.lane = 0;
   for (int n = 1; n <= 2048; n *= 2) {
     const double flops = CostOf(spec, 0, n, 0).flops;
     gpu.chunk.emplace_back(n, chip.gpu.chunk_ms.value + 1000 * std::max(flops / chip.gpu.prefill_flops.value,
                                                                         layers * bits / 8 / read));
   }
-  gpu.history_ms = 1000 * AttentionFlops(spec) / chip.gpu.prefill_flops.value;
+  gpu.later = Later(gpu.chunk, 1000 * AttentionFlops(spec) / chip.gpu.prefill_flops.value);
 
   PrefillCost ane;
   ane.device = "ane";
@@ -198,7 +206,7 @@ MachineCosts CostsOf(const ChipProfile& chip, const ModelSpec& spec, const std::
     ane.chunk.emplace_back(n, ms);
     from = n + 1;
   }
-  ane.history_ms = 1000 * AttentionFlops(spec) / chip.ane.prefill_flops.value;
+  ane.later = Later(ane.chunk, 1000 * AttentionFlops(spec) / chip.ane.prefill_flops.value);
   ane.handoff_ms = kCopyMs;
   ane.handoff_token_ms = 1000 * kv / (chip.memory_bandwidth.value * kCopyShare);
   ane.slowdown = chip.ane.slowdown.value;

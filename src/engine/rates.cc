@@ -7,9 +7,6 @@
 namespace pd {
 namespace {
 
-// A measured bandwidth is itself a measurement on a machine that may have been busy.
-constexpr double kBandwidthDoubt = 1.25;
-
 double PerSecond(double amount, double ms) { return ms > 0 ? amount / (ms / 1000) : 0; }
 
 void CheckFlops(PhaseRates& rates, double peak) {

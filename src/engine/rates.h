@@ -6,6 +6,10 @@
 
 namespace pd {
 
+// A measured bandwidth is itself a measurement on a machine that may have been busy: so far above it a rate
+// may be.
+inline constexpr double kBandwidthDoubt = 1.25;
+
 // A phase's rates. 0: unknown, or the phase had nothing to do.
 struct PhaseRates {
   double tokens_per_s = 0;

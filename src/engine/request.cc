@@ -69,4 +69,12 @@ Failure CurrentFailure() {
   }
 }
 
+RequestStats WithDirectPrefill(RequestStats stats, const std::string& decode_device) {
+  if (!stats.prefill_device.empty() || !stats.fallback.empty()) return stats;
+  stats.prefill_device = decode_device;
+  stats.prefill_tokens = std::exchange(stats.tail_tokens, 0);
+  stats.prefill_ms = std::exchange(stats.tail_ms, 0);
+  return stats;
+}
+
 }  // namespace pd

@@ -1,6 +1,7 @@
 // What a caller asks of the engine, and what it gets back.
 #pragma once
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,7 +73,12 @@ struct RequestStats {
   double decode_ms = 0;       // from the first decode step until the last token is known
   double first_token_ms = 0;  // from Submit until the first token is known; 0 without one
   double total_ms = 0;        // from Submit to the end
+  // The devices' energy meanwhile, this request's part of it; absent where nothing measures it.
+  std::optional<double> prefill_joules, handoff_joules, decode_joules;  // prefill: with the tail
 };
+
+// The same, a prompt that only the decode device was asked to read as its prefill and not as a tail.
+RequestStats WithDirectPrefill(RequestStats stats, const std::string& decode_device);
 
 struct RequestResult {
   std::vector<TokenId> tokens;  // all that were sampled; an end token stands last

@@ -32,4 +32,17 @@ struct CheckedRow {
 // measurement, in the order in which they were taken.
 std::vector<CheckedRow> CheckRows(double params, const std::vector<TimedRow>& rows);
 
+// What a device was measured to do at most; 0: unknown.
+struct DeviceLimits {
+  double flops = 0, bandwidth = 0;  // operations and bytes a second
+};
+
+// A measurement of ours beside them.
+struct RooflineRates {
+  double flops_per_s = 0, bytes_per_s = 0;
+  double flops_share = 0, bandwidth_share = 0;  // of the limits; 0: unknown
+  std::string impossible;                       // not empty: the arithmetic that refuses it
+};
+RooflineRates RatesAgainst(double flops, double bytes, double ms, const DeviceLimits& limits);
+
 }  // namespace pd

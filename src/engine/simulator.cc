@@ -52,14 +52,14 @@ class World {
     double end = 0, joules = 0;
   };
 
-  // Lane 0 decodes; every unit with a lane of its own has the next.
+  // Lane 0 decodes.
   SchedulerOptions Scheduling(const SimulationOptions& options) {
     SchedulerOptions scheduling;
     simulation_.lanes = {costs_.decode.device};
     for (const PrefillCost& unit : costs_.units) {
-      if (unit.own_lane) simulation_.lanes.push_back(unit.device);
-      const LaneId lane = unit.own_lane ? LaneId(simulation_.lanes.size()) - 1 : 0;
-      scheduling.prefill.push_back({unit.device, lane, {}, 0});
+      if (size_t(unit.lane) >= simulation_.lanes.size()) simulation_.lanes.resize(size_t(unit.lane) + 1);
+      if (simulation_.lanes[size_t(unit.lane)].empty()) simulation_.lanes[size_t(unit.lane)] = unit.device;
+      scheduling.prefill.push_back({unit.device, unit.lane, {}, 0});
     }
     scheduling.lanes = int(simulation_.lanes.size());
     scheduling.max_rows = options.max_rows;
@@ -225,14 +225,6 @@ std::vector<TraceRequest> ReadTrace(std::string_view text, const std::string& wh
   }
   if (trace.empty()) throw Fail(ErrorKind::kBadRequest, "{}: no requests", where);
   return trace;
-}
-
-double Percentile(const std::vector<double>& sorted, double percent) {
-  if (sorted.empty()) return 0;
-  const double at = percent / 100 * double(sorted.size() - 1);
-  const auto below = size_t(at);
-  const size_t above = std::min(below + 1, sorted.size() - 1);
-  return sorted[below] + (sorted[above] - sorted[below]) * (at - double(below));
 }
 
 Simulation Simulate(const MachineCosts& costs, const std::vector<TraceRequest>& trace,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "engine/cost_model.h"
+#include "engine/percentile.h"
 #include "engine/planner.h"
 #include "engine/timeline.h"
 
@@ -44,8 +45,5 @@ struct Simulation {
 // Deterministic. One lane is what is left when every prompt is fixed on the decode device.
 Simulation Simulate(const MachineCosts& costs, const std::vector<TraceRequest>& trace,
                     const SimulationOptions& options);
-
-// Of ascending values; 0 of none.
-double Percentile(const std::vector<double>& sorted, double percent);
 
 }  // namespace pd

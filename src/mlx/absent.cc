@@ -34,6 +34,8 @@ const std::vector<std::string>& LoadNotes(const MlxModel&) { throw Absent(); }
 
 std::unique_ptr<DecodeDevice> OpenMlxDevice(std::shared_ptr<const MlxModel>) { throw Absent(); }
 
+MlxPeak MeasureMlxPeak() { throw Absent(); }
+
 void LeaveMlxThread() {}
 
 }  // namespace pd

@@ -74,6 +74,13 @@ std::shared_ptr<const MlxModel> LoadMlxModel(
 // write in place, every slot then open is. The device itself stays usable.
 std::unique_ptr<DecodeDevice> OpenMlxDevice(std::shared_ptr<const MlxModel> model);
 
+// What the device does at most: a product of large square matrices of 16 bits (32 on the cpu backend), and
+// reading memory. Best of several runs, each waited for; the calling thread ends with LeaveMlxThread.
+struct MlxPeak {
+  double flops = 0, bandwidth = 0;  // operations and bytes a second
+};
+MlxPeak MeasureMlxPeak();
+
 // The last thing that a thread does which has called a device, before it ends: waits for MLX's work on it and
 // lets go of MLX's per-thread resources. Devices may then be used from other threads only. Does not throw:
 // work that failed was thrown to whoever collected it.

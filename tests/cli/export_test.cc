@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <csignal>
+#include <fstream>
 #include <random>
 #include <thread>
 
@@ -142,7 +143,9 @@ TEST_F(ExportTest, RunNamesTheExportCommand) {
   std::vector<std::string> named = run;
   named.insert(named.end(), {"--ane", folder_ / "nothing"});
   EXPECT_TRUE(Contains(ErrorOf(3, named), "pd-engine export"));
-  EXPECT_TRUE(Contains(ErrorOf(2, {"run", "-m", kTiny, "-p", "x", "--ane", folder_ / "nothing"}), "--ane"));
+  EXPECT_TRUE(
+      Contains(ErrorOf(2, {"run", "-m", kTiny, "-p", "x", "--prefill", "cpu", "--ane", folder_ / "nothing"}),
+               "--ane"));
   EXPECT_TRUE(Contains(ErrorOf(2, {"run", "-m", kTiny, "-p", "x", "--decode", "coreml"}), "only prefills"));
 }
 
@@ -201,6 +204,37 @@ TEST_F(ExportTest, KilledExportsLeaveNoHalfBundle) {
   EXPECT_EQ(RunEngine({"inspect", folder_ / "bundle"}, launch_).code, 0);
   for (const auto& entry : fs::directory_iterator(folder_.path()))
     EXPECT_TRUE(entry.path().filename() == "bundle" || entry.path().filename() == "cache") << entry.path();
+}
+
+// Here there is no Neural Engine: the report says so, proves nothing, and holds nothing of its owner.
+TEST_F(ExportTest, DoctorExaminesABundle) {
+  ExportJson({"--chunks", "32", "--history", "0,64"});
+  const std::string report = folder_ / "report";
+  const std::vector<std::string> command = {
+      "doctor", "--ane", folder_ / "bundle", "-m", kTiny, "--decode", "cpu", "-o", report};
+  const Outcome outcome = RunEngine(command, launch_);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  for (const char* part :
+       {"THIS IS NO NEURAL ENGINE: our interpreter", "0 proved, 0 refuted", "numerics", "report.json"})
+    EXPECT_TRUE(Contains(outcome.out, part)) << part << "\n" << outcome.out;
+  const auto read = [](const std::string& path) {
+    std::ifstream in(path);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const std::string json = read(report + ".json");
+  EXPECT_EQ(ParseJson(json, "report")["neural_engine"], false);
+  EXPECT_TRUE(outcome.out.starts_with(read(report + ".txt")));
+  EXPECT_FALSE(Contains(json, fs::path(folder_ / "bundle").parent_path().string()));
+  // The planner takes its profile from it.
+  const Outcome plan = RunEngine({"plan", "--chip", report + ".json", "--json"}, launch_);
+  EXPECT_EQ(plan.code, 0) << plan.err;
+  EXPECT_TRUE(Contains(plan.out, "ane-reference"));
+
+  EXPECT_TRUE(Contains(ErrorOf(2, {"doctor", "-o", report}), "--ane"));
+  EXPECT_TRUE(Contains(ErrorOf(3, {"doctor", "--ane", folder_ / "absent", "-m", kTiny}), "absent"));
+  EXPECT_TRUE(
+      Contains(ErrorOf(2, {"doctor", "--ane", folder_ / "bundle", "-m", kTiny, "--decode", "tpu"}), "tpu"));
 }
 
 }  // namespace

@@ -47,11 +47,11 @@ TEST_F(RunTest, JsonHasItsFields) {
   EXPECT_EQ(Keys(json), (std::vector<std::string>{"model", "text", "tokens", "token_ids", "prompt_tokens",
                                                   "finish_reason", "load", "prefill", "handoff", "decode",
                                                   "ttft_ms", "seed"}));
-  EXPECT_EQ(Keys(json["prefill"]),
-            (std::vector<std::string>{"device", "tokens", "ms", "tokens_per_s", "tflop_per_s"}));
-  EXPECT_EQ(Keys(json["handoff"]), (std::vector<std::string>{"bytes", "ms"}));
+  EXPECT_EQ(Keys(json["prefill"]), (std::vector<std::string>{"device", "tokens", "ms", "tokens_per_s",
+                                                             "tflop_per_s", "joules", "why"}));
+  EXPECT_EQ(Keys(json["handoff"]), (std::vector<std::string>{"bytes", "ms", "joules"}));
   EXPECT_EQ(Keys(json["decode"]), (std::vector<std::string>{"device", "tokens", "ms", "tokens_per_s",
-                                                            "gb_per_s", "machine_gb_per_s"}));
+                                                            "joules", "gb_per_s", "machine_gb_per_s"}));
   EXPECT_EQ(json["model"], kTiny);
   EXPECT_TRUE(json["text"].is_string());
   const int tokens = json["tokens"], prompt = json["prompt_tokens"];

@@ -43,8 +43,8 @@ std::vector<T> Values(const SafetensorsFile& file, const std::string& name) {
 
 TEST(Help, NamesCommandsFlagsAndExitCodes) {
   const std::string help = OutputOf({"--help"});
-  for (const char* word : {"run", "batch", "inspect", "export", "plan", "simulate", "bench", "tokenize",
-                           "doctor", "logits", "version", "exit codes", "130"})
+  for (const char* word : {"run", "batch", "inspect", "export", "plan", "simulate", "calibrate", "bench",
+                           "tokenize", "doctor", "logits", "version", "exit codes", "130"})
     EXPECT_NE(help.find(word), std::string::npos) << word;
   const std::string run = OutputOf({"run", "--help"});
   for (const char* word :

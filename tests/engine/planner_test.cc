@@ -96,6 +96,30 @@ TEST(Planner, AnIdleGpuTakesAPromptThatABusyOneLeaves) {
   EXPECT_FALSE(planner.Choose(question).unit);
 }
 
+TEST(Planner, UselessUnitsAreLeftOut) {
+  MachineCosts costs = CostsFor("M3");
+  EXPECT_EQ(WithoutUseless(costs).units.size(), 1u);
+  PrefillCost slow = costs.units[0];
+  for (auto& [count, ms] : slow.chunk) ms *= 100;
+  slow.device = "slow";
+  costs.units.push_back(slow);
+  const MachineCosts useful = WithoutUseless(costs);
+  ASSERT_EQ(useful.units.size(), 1u);
+  EXPECT_EQ(useful.units[0].device, "ane");
+}
+
+TEST(Planner, UnitsOfOneLaneWaitForEachOther) {
+  MachineCosts costs = CostsFor("M3");
+  costs.units.push_back(costs.units[0]);
+  PrefillQuestion question = Idle(500);
+  question.queued = {{400}, {}, {}};
+  const auto shared = Planner(costs).Plans(question);
+  EXPECT_EQ(shared[0].first_token_ms, shared[1].first_token_ms);
+  costs.units[1].lane = 2;
+  const auto own = Planner(costs).Plans(question);
+  EXPECT_LT(own[1].first_token_ms, own[0].first_token_ms);
+}
+
 TEST(Planner, SaysWhy) {
   PrefillQuestion question = Idle(300);
   question.decoding = 2;

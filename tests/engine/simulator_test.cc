@@ -14,8 +14,8 @@ namespace {
 MachineCosts Plain() {
   MachineCosts costs;
   costs.machine = "plain", costs.model = "none";
-  costs.direct = {"gpu", {{0, 0}, {100, 100}}, 0, 0, 0, false, 1, 5};
-  costs.units = {{"ane", {{0, 0}, {100, 100}}, 0, 0, 0, true, 1, 2}};
+  costs.direct = {"gpu", "", {{0, 0}, {100, 100}}, {}, 0, 0, 0, 1, 5};
+  costs.units = {{"ane", "", {{0, 0}, {100, 100}}, {}, 0, 0, 1, 1, 2}};
   costs.decode = {"gpu", {{1, 10}, {2, 10}}, 0, 10};
   return costs;
 }
@@ -109,6 +109,20 @@ TEST(CostModel, SurvivesItsFile) {
     bad.erase(key);
     EXPECT_TRUE(ThrowsOn(bad)) << key;
   }
+}
+
+TEST(CostModel, HistoryMultiplies) {
+  PrefillCost cost;
+  cost.chunk = {{1, 10}, {100, 100}};
+  EXPECT_EQ(cost.ChunkMs(5000, 100), 100);
+  cost.later = {{1000, {{1, 2}, {100, 3}}}, {2000, {{1, 2}, {100, 4}}}};
+  EXPECT_EQ(cost.ChunkMs(0, 100), 100);
+  EXPECT_EQ(cost.ChunkMs(500, 100), 200);  // halfway from 1 to 3
+  EXPECT_EQ(cost.ChunkMs(1000, 1), 20);
+  EXPECT_EQ(cost.ChunkMs(1500, 100), 350);
+  EXPECT_EQ(cost.ChunkMs(3000, 100), 500);        // on and on
+  EXPECT_EQ(cost.ChunkMs(2000, 199), 190 * 4.0);  // the last ratio stands for longer chunks
+  EXPECT_EQ(cost.PromptMs(0, 150, 100), 100 + cost.ChunkMs(100, 50));
 }
 
 TEST(CostModel, CurvesAreLinearBetweenPoints) {

@@ -1,0 +1,239 @@
+#include <algorithm>
+#include <memory>
+
+#include "base/cores.h"
+#include "base/files.h"
+#include "base/json.h"
+#include "cli/bench.h"
+#include "cli/engine.h"
+#include "cli/exit_codes.h"
+#include "cli/model.h"
+#include "cli/options.h"
+#include "cli/prefill_setup.h"
+#include "cli/report.h"
+#include "cli/terminal.h"
+#include "cli/units.h"
+#include "engine/bandwidth.h"
+#include "engine/overlap.h"
+#include "engine/percentile.h"
+#include "engine/shapes.h"
+
+namespace pd::cli {
+namespace {
+
+struct Options {
+  std::string model, svg;
+  EngineFlags engine;
+  OverlapOptions overlap;
+  bool json = false, quiet = false;
+};
+
+// One arrangement of devices.
+struct Arrangement {
+  std::string prefill, decode;  // names, with processors
+  OverlapResult result;
+  std::vector<Span> spans;
+  DeviceInfo decode_info;
+};
+
+std::string NameOf(const DeviceInfo& device) {
+  if (device.physical.cores.empty()) return device.name;
+  const size_t cores = device.physical.cores.size();
+  return fmt::format("{} on {} processor{}", device.name, cores, cores == 1 ? "" : "s");
+}
+
+Arrangement Measure(const Options& options, const EngineFlags& flags, ModelSource& model, bool two_lanes,
+                    const Interrupt& interrupt) {
+  Arrangement arrangement;
+  const int tokens =
+      std::max(options.overlap.prompt + 1, std::min(options.overlap.text, model.spec.max_context));
+  {
+    const auto engine =
+        OpenEngine(flags, model, tokens, options.quiet, interrupt, options.overlap.streams + 1,
+                   [&](const Span& span) { arrangement.spans.push_back(span); });
+    if (two_lanes && engine->lanes() < 2)
+      throw Fail(ErrorKind::kBadRequest,
+                 "--prefill {} and --decode {} are one device here: give each its processors with "
+                 "--prefill-threads and --decode-threads, or name two devices",
+                 flags.prefill, flags.decode);
+    arrangement.decode_info = engine->decode_info();
+    arrangement.decode = NameOf(engine->decode_info());
+    arrangement.prefill = two_lanes ? NameOf(engine->prefill_info(0)) : arrangement.decode;
+    arrangement.result = MeasureOverlap(*engine, options.overlap, [&] { interrupt.Check(); });
+  }  // all spans are there when the engine has ended
+  return arrangement;
+}
+
+// Two lanes where the flags ask for none: the CPU's processors in halves.
+EngineFlags TwoLanes(EngineFlags flags) {
+  if (flags.prefill == kAuto) flags.prefill = flags.bundle.empty() ? flags.decode : "coreml";
+  const bool shared = flags.prefill == flags.decode && flags.prefill_threads + flags.decode_threads == 0;
+  if (shared) flags.prefill_threads = std::max(1, int(AvailableCores().size()) / 2);
+  return flags;
+}
+
+// The decode device alone, with everything that two lanes had between them.
+EngineFlags OneLane(EngineFlags flags) {
+  flags.prefill = flags.decode;
+  flags.bundle.clear();
+  if (flags.prefill_threads + flags.decode_threads > 0) {
+    const int rest = int(AvailableCores().size());
+    flags.threads = flags.prefill_threads > 0 && flags.decode_threads > 0
+                        ? flags.prefill_threads + flags.decode_threads
+                        : rest;
+  }
+  flags.prefill_threads = flags.decode_threads = 0;
+  return flags;
+}
+
+// What memory leaves for decode while prefill reads its weights, at best.
+struct Bound {
+  double machine = 0, decode = 0, prefill = 0;  // bytes a second; what each takes alone
+  double ratio = 0;                             // 0: unknown
+};
+
+Bound MemoryBound(const Options& options, const ModelSpec& spec, const Arrangement& two) {
+  Bound bound;
+  const DeviceInfo& info = two.decode_info;
+  if (info.physical.kind != PhysicalDevice::Kind::kCpu) return bound;
+  const BandwidthStore store(CacheFolder().value_or(".") / "machine.json");
+  bound.machine = store.Get(BandwidthKeyFor(info.weight_bytes, int(AvailableCores().size())));
+  const double step = double(info.weight_bytes) +
+                      options.overlap.streams * two.result.context * double(info.kv_bytes_per_token);
+  bound.decode = step * two.result.alone.tokens_per_s / options.overlap.streams;
+  const double layers = CountLayerParameters(spec), head = double(spec.vocab) * spec.width;
+  const int chunks = (options.overlap.prompt + options.overlap.chunk - 2) / options.overlap.chunk;
+  if (two.result.prompt.prefill_ms > 0)
+    bound.prefill =
+        double(info.weight_bytes) * layers / (layers + head) * chunks / (two.result.prompt.prefill_ms / 1000);
+  bound.ratio = std::clamp((bound.machine - bound.prefill) / bound.decode, 0.0, 1.0);
+  return bound;
+}
+
+Json ToJson(const Arrangement& a) {
+  const OverlapResult& r = a.result;
+  const auto gap = [](const StreamRates& rates, double percent) {
+    return Percentile(rates.gaps_ms, percent);
+  };
+  return {{"prefill", a.prefill},
+          {"decode", a.decode},
+          {"decode_ratio", r.decode_ratio},
+          {"tokens_per_s", r.beside.tokens_per_s},
+          {"gap_p50_ms", gap(r.beside, 50)},
+          {"gap_p99_ms", gap(r.beside, 99)},
+          {"gap_max_ms", gap(r.beside, 100)},
+          {"alone",
+           {{"tokens_per_s", r.alone.tokens_per_s},
+            {"gap_p50_ms", gap(r.alone, 50)},
+            {"gap_p99_ms", gap(r.alone, 99)},
+            {"gap_max_ms", gap(r.alone, 100)}}},
+          {"first_token_ms", r.first_token_ms},
+          {"prefill_tokens", r.prompt.prefill_tokens + r.prompt.tail_tokens},
+          {"prefill_ms", r.prompt.prefill_ms + r.prompt.tail_ms},
+          {"handoff_ms", r.prompt.handoff_ms}};
+}
+
+std::string ToText(const char* name, const Arrangement& a) {
+  const OverlapResult& r = a.result;
+  std::string text = fmt::format("{}: prefill {}, decode {}\n", name, a.prefill, a.decode);
+  const auto row = [&](const char* when, const StreamRates& rates) {
+    text += fmt::format(
+        "  {:<24}{:>8.1f} tok/s   gaps: median {:>6.1f} ms, p99 {:>6.1f} ms, longest {:>6.1f} ms\n", when,
+        rates.tokens_per_s, Percentile(rates.gaps_ms, 50), Percentile(rates.gaps_ms, 99),
+        Percentile(rates.gaps_ms, 100));
+  };
+  row("texts alone", r.alone);
+  row("while the prompt is read", r.beside);
+  return text + fmt::format("  {:.1f} % of their speed; the prompt's first token after {:.0f} ms\n",
+                            100 * r.decode_ratio, r.first_token_ms);
+}
+
+// All lanes in one picture, in which the prompt's first chunk begins at the same moment.
+std::string Picture(const Arrangement& two, const Arrangement& one) {
+  constexpr double kBefore = 150, kAfter = 1350;  // ms around it
+  std::vector<Span> spans;
+  std::vector<std::string> lanes;
+  for (const Arrangement* a : {&two, &one}) {
+    int most = 0;
+    double begin = -1;
+    for (const Span& s : a->spans) {
+      most = std::max(most, s.lane + 1);
+      if (begin < 0 && s.kind == SpanKind::kPrefill && s.request == a->result.request) begin = s.begin_ms;
+    }
+    for (Span s : a->spans) {
+      s.begin_ms += kBefore - begin, s.end_ms += kBefore - begin;
+      s.lane += LaneId(lanes.size());
+      spans.push_back(s);
+    }
+    for (int lane = 0; lane < most; ++lane)
+      lanes.push_back(most == 1 ? "one lane" : lane == 0 ? "decode lane" : "prefill lane");
+  }
+  return TimelineSvg(spans, lanes, 0, kBefore + kAfter);
+}
+
+int MeasureBoth(const Options& options) {
+  CheckEngineFlags(options.engine);
+  const Interrupt interrupt;
+  ModelSource model = OpenModel(ModelPath(options.model));
+  EngineFlags flags = options.engine;
+  flags.prefix_cache_mb = 0;  // the prompt is read once
+  const Arrangement two = Measure(options, TwoLanes(flags), model, true, interrupt),
+                    one = Measure(options, OneLane(TwoLanes(flags)), model, false, interrupt);
+  const Bound bound = MemoryBound(options, model.spec, two);
+  if (!options.svg.empty()) WriteFileAtomically(options.svg, Picture(two, one));
+  if (options.json) {
+    const auto rate = [](double value) { return value > 0 ? Json(value / 1e9) : Json(nullptr); };
+    const Json json = {{"model", model.path.string()},
+                       {"streams", options.overlap.streams},
+                       {"prompt", options.overlap.prompt},
+                       {"chunk", options.overlap.chunk},
+                       {"two_lanes", ToJson(two)},
+                       {"one_lane", ToJson(one)},
+                       {"memory_bound",
+                        {{"machine_gb_per_s", rate(bound.machine)},
+                         {"decode_gb_per_s", rate(bound.decode)},
+                         {"prefill_gb_per_s", rate(bound.prefill)},
+                         {"decode_ratio", bound.ratio > 0 ? Json(bound.ratio) : Json(nullptr)}}}};
+    return WriteOutput(ToLine(json)) ? kOk : kOutputClosed;
+  }
+  std::string text =
+      fmt::format("{} texts, and a prompt of {} tokens in chunks of {}\n\n", options.overlap.streams,
+                  Grouped(options.overlap.prompt), options.overlap.chunk);
+  text += ToText("two lanes", two) + ToText("one lane", one);
+  if (bound.ratio > 0)
+    text += fmt::format(
+        "\nMemory: {} in all; texts alone take {}, the prompt {}: texts could keep {:.0f} % of their "
+        "speed.\n",
+        WithUnit(bound.machine, "B/s"), WithUnit(bound.decode, "B/s"), WithUnit(bound.prefill, "B/s"),
+        100 * bound.ratio);
+  return WriteOutput(text) ? kOk : kOutputClosed;
+}
+
+}  // namespace
+
+void AddBenchOverlap(CLI::App& bench, Action& action) {
+  CLI::App* command = bench.add_subcommand(
+      "overlap", "What running texts feel while a long prompt is read: two lanes, and one");
+  auto options = std::make_shared<Options>();
+  Options& o = *options;
+  AddModel(*command, o.model);
+  AddInteger(*command, "--streams", o.overlap.streams, {1, 256}, "texts that run")->default_str("4");
+  AddInteger(*command, "--prompt", o.overlap.prompt, {2, 1 << 20}, "tokens of the prompt")
+      ->default_str("4000");
+  AddEngineFlags(*command, o.engine);
+  command->add_option("--svg", o.svg, "write a timeline of the lanes around the prompt's beginning")
+      ->type_name("FILE");
+  command->add_flag("--json", o.json, "one JSON object");
+  command->add_flag("-q,--quiet", o.quiet, "no progress bar");
+  command->footer(
+      "Two lanes: the devices that --prefill and --decode name; one device gets half of the processors for "
+      "each. One lane:\n"
+      "the decode device with all of them does both. Each text is watched for 1.5 s before and after the "
+      "prompt.");
+  command->callback([&action, options] {
+    options->overlap.chunk = options->engine.prefill_chunk;
+    action = [options] { return MeasureBoth(*options); };
+  });
+}
+
+}  // namespace pd::cli
