@@ -2,7 +2,7 @@
 
 # Lowest first: a library may depend only on libraries that stand before it here.
 set(PD_LAYERS base model formats kv sample text device reference cpu mlx
-  coreml_mil coreml_package coreml_interpreter coreml_export coreml_device open engine cli)
+  coreml_mil coreml_package coreml_interpreter coreml_export coreml_device coreml_runtime open engine doctor cli)
 
 add_library(pd_flags INTERFACE)
 target_compile_options(pd_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror

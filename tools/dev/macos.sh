@@ -34,16 +34,17 @@ fetch_sources() {
 
 # npm checks what it fetches against what its registry says; the pin is ours.
 fetch_typings() {
-  local package digest
-  read -r package digest < <(grep -v '^#' "$2")
+  local package digest frameworks
+  read -r package digest frameworks < <(grep -v '^#' "$2")
   npm pack --silent --ignore-scripts --pack-destination "$1" "$package" >/dev/null || fail "npm could not fetch $package, see above"
-  python3 - "$digest" "$1"/*.tgz <<'PYTHON' || fail "$package is not what tools/macos/typings.txt pins"
+  # shellcheck disable=SC2086  # one word a framework
+  python3 - "$digest" "$1"/*.tgz $frameworks <<'PYTHON' || fail "$package is not what tools/macos/typings.txt pins"
 import base64, hashlib, pathlib, sys, tarfile
 digest, archive = sys.argv[1], pathlib.Path(sys.argv[2])
 if digest != "sha512-" + base64.b64encode(hashlib.sha512(archive.read_bytes()).digest()).decode():
     sys.exit(1)
 with tarfile.open(archive) as members:
-    for name in ("CoreFoundation", "CoreML", "Foundation", "IOSurface", "Metal", "Runtime"):
+    for name in sys.argv[3:]:
         (archive.parent / f"{name}.d.ts").write_bytes(members.extractfile(f"package/types/{name}.d.ts").read())
 PYTHON
   rm "$1"/*.tgz

@@ -28,6 +28,10 @@ test   python3-venv        -                 coremltools for tests
 test   shellcheck          shellcheck        style checks
 test   clang-19            llvm@19           fuzzing
 test   libclang-rt-19-dev  -                 fuzzing
+test   gobjc++-12          -                 Core ML runtime over stand-ins
+test   libobjc-12-dev      -                 Core ML runtime over stand-ins
+test   libgnustep-base-dev -                 Core ML runtime over stand-ins
+test   libblocksruntime-dev -                Core ML runtime over stand-ins
 macos  cargo-web           -                 tokenizer crate for macOS
 macos  rustc-web           -                 tokenizer crate for macOS
 macos  rust-web-src        -                 standard library for macOS

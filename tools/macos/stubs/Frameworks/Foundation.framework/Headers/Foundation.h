@@ -76,19 +76,23 @@ typedef struct {
 + (instancetype)arrayWithObjects:(const T _Nonnull[_Nullable])objects count:(NSUInteger)n;
 @end
 @interface NSMutableArray<T> : NSArray <T>
++ (instancetype)array;
 - (void)addObject:(T)o;
 @end
 @interface NSDictionary<__covariant K, __covariant V> : NSObject <NSCopying, NSFastEnumeration>
 @property(readonly) NSUInteger count;
 @property(readonly, copy) NSArray<K>* allKeys;
+- (nullable V)objectForKey:(K)key;
 - (nullable V)objectForKeyedSubscript:(K)key;
++ (instancetype)dictionary;
++ (instancetype)dictionaryWithObject:(V)object forKey:(K<NSCopying>)key;
 + (instancetype)dictionaryWithObjects:(const V _Nonnull[_Nullable])objects
                               forKeys:(const K<NSCopying> _Nonnull[_Nullable])keys
                                 count:(NSUInteger)n;
 - (void)enumerateKeysAndObjectsUsingBlock:(void(NS_NOESCAPE ^)(K key, V obj, BOOL* stop))block;
 @end
 @interface NSMutableDictionary<K, V> : NSDictionary <K, V>
-+ (instancetype)dictionary;
+- (void)setObject:(V)obj forKey:(K<NSCopying>)key;
 - (void)setObject:(nullable V)obj forKeyedSubscript:(K<NSCopying>)key;
 @end
 @interface NSSet<__covariant T> : NSObject <NSCopying, NSFastEnumeration>
@@ -104,10 +108,16 @@ typedef struct {
 @property(readonly, copy) NSString* domain;
 @property(readonly) NSInteger code;
 @property(readonly, copy) NSString* localizedDescription;
+@property(readonly, copy) NSDictionary<NSString*, id>* userInfo;
 + (instancetype)errorWithDomain:(NSString*)domain
                            code:(NSInteger)code
                        userInfo:(nullable NSDictionary<NSString*, id>*)d;
 @end
+FOUNDATION_EXPORT NSString* const NSCocoaErrorDomain;
+FOUNDATION_EXPORT NSString* const NSPOSIXErrorDomain;
+FOUNDATION_EXPORT NSString* const NSUnderlyingErrorKey;
+FOUNDATION_EXPORT NSString* const NSMallocException;
+__attribute__((objc_exception))
 @interface NSException : NSObject
 @property(readonly, copy) NSString* name;
 @property(nullable, readonly, copy) NSString* reason;
