@@ -43,6 +43,9 @@ function(pd_standin_objects out_objects out_libraries out_why)
     if(PD_SANITIZE MATCHES undefined)  # those that gcc's library knows
       list(APPEND flags -fno-sanitize-recover=undefined -fno-sanitize=function,vptr)
     endif()
+    if(PD_SANITIZE MATCHES thread)  # gcc's library sees memcpy itself
+      list(APPEND flags -mllvm -tsan-instrument-memintrinsics=0)
+    endif()
   endif()
   set(objects "")
   foreach(source src/coreml/runtime/core_ml.mm tests/coreml/standin/arrays.mm tests/coreml/standin/models.mm

@@ -243,6 +243,7 @@ class Calibration {
       if (!enough && takes(0, count)) cost.chunk.emplace_back(count, time(0, count));
       Step();
     }
+    NeverFalls(cost.chunk);
     if (cost.chunk.empty())
       throw Fail(ErrorKind::kUnsupported, "{}: takes no chunk of a length that is measured", cost.device);
     for (const int first : kFirsts) {
@@ -255,6 +256,12 @@ class Calibration {
       if (!later.ratio.empty()) cost.later.push_back(std::move(later));
       Step();
     }
+  }
+
+  // More never takes less: where it seems so, something else ran while the smaller was measured.
+  static void NeverFalls(Curve& curve) {
+    for (size_t i = curve.size(); i-- > 1;)
+      curve[i - 1].second = std::min(curve[i - 1].second, curve[i].second);
   }
 
   void MeasureDirect() {
@@ -282,6 +289,7 @@ class Calibration {
       if (rows <= decode.Info().max_rows) costs_.decode.step.emplace_back(rows, time(rows, near));
       Step();
     }
+    NeverFalls(costs_.decode.step);
     costs_.decode.context_ms =
         std::max(0.0, time(1, far) - costs_.decode.step.front().second) / std::max(1, far - near);
     for (auto& [rows, ms] : costs_.decode.step)

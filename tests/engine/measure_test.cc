@@ -62,6 +62,7 @@ TEST(Calibrate, MeasuresEverythingThatAPlanNeeds) {
       EXPECT_GE(cost->chunk.size(), 4u);
       EXPECT_FALSE(cost->later.empty());
       for (const auto& [count, ms] : cost->chunk) EXPECT_GT(ms, 0) << count;
+      EXPECT_TRUE(std::ranges::is_sorted(cost->chunk, {}, [](const auto& point) { return point.second; }));
       EXPECT_GT(cost->PromptMs(0, 1500, 512), cost->PromptMs(0, 500, 512));
     }
     EXPECT_GT(costs.units[0].HandoffMs(512), 0);

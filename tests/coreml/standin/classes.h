@@ -110,10 +110,10 @@ struct ArrayImpl {
   CVPixelBufferRef buffer = nullptr;
 };
 inline size_t ElementBytes(MLMultiArrayDataType type) { return size_t(type & 0xFF) / 8; }
-inline size_t Extent(const ArrayImpl& array) {
-  int64_t last = 0;
+inline size_t Extent(const ArrayImpl& array) {  // of strange strides, a strange one
+  uint64_t last = 0;
   for (size_t axis = 0; axis < array.shape.size(); ++axis)
-    last += (array.shape[axis] - 1) * array.strides[axis];
+    last += uint64_t(array.shape[axis] - 1) * uint64_t(array.strides[axis]);
   return size_t(last + 1) * ElementBytes(array.type);
 }
 
