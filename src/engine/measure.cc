@@ -238,11 +238,18 @@ class Calibration {
   void MeasureChunks(PrefillCost& cost, const std::function<bool(int first, int count)>& takes,
                      const std::function<double(int first, int count)>& time) {
     const auto start = Clock::now();
-    for (const int count : kLengths) {
-      const bool enough = cost.chunk.size() >= kLeastLengths && Since(start) > kBudgetMs;
-      if (!enough && takes(0, count)) cost.chunk.emplace_back(count, time(0, count));
-      Step();
-    }
+    // Every fourth length first: of a slow device few are measured, and they must tell of long prompts too.
+    constexpr size_t kEvery = 4;
+    for (size_t offset = kEvery; offset-- > 0;)
+      for (size_t i = offset; i < std::size(kLengths); i += kEvery) {
+        const int count = kLengths[i];
+        const bool enough = cost.chunk.size() >= kLeastLengths && Since(start) > kBudgetMs;
+        if (!enough && takes(0, count)) {
+          cost.chunk.emplace_back(count, time(0, count));
+          std::ranges::sort(cost.chunk);
+        }
+        Step();
+      }
     NeverFalls(cost.chunk);
     if (cost.chunk.empty())
       throw Fail(ErrorKind::kUnsupported, "{}: takes no chunk of a length that is measured", cost.device);
@@ -310,7 +317,8 @@ class Calibration {
                TakesPrompt(unit, first, kLengths[std::size(kLengths) - 1]);
       };
       MeasureChunks(cost, takes, [&](int first, int count) {
-        return TimePrefill(unit, spec_.vocab, first, count, cost.chunk.empty() ? count : MostOf(cost), kRuns)
+        return TimePrefill(unit, spec_.vocab, first, count,
+                           std::max(count, cost.chunk.empty() ? 0 : MostOf(cost)), kRuns)
             .median_ms;
       });
       for (const int count : {cost.chunk.front().first, MostOf(cost)})
