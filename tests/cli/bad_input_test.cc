@@ -17,24 +17,10 @@ namespace {
 const std::string kTiny = PD_TEST_DATA "/models/llama-base";
 const std::string kTinyGguf = PD_TEST_DATA "/models/llama-base.q4_1.gguf";
 
-// Runs and expects failure: nothing on standard output, one line on standard error.
-std::string ErrorOf(int code, const std::vector<std::string>& arguments, const Launch& launch = {}) {
-  const Outcome outcome = RunEngine(arguments, launch);
-  EXPECT_EQ(outcome.code, code) << outcome.err;
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
-  EXPECT_TRUE(outcome.err.starts_with("pd-engine: ") && outcome.err.ends_with("\n")) << outcome.err;
-  return outcome.err.size() < 12 ? outcome.err : outcome.err.substr(11, outcome.err.size() - 12);
-}
-
 // `run` on the tiny model with a prompt and these flags.
 std::string RunError(int code, std::vector<std::string> flags) {
   flags.insert(flags.begin(), {"run", "-m", kTiny, "--raw", "-p", "Hello"});
   return ErrorOf(code, flags);
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(BadInput, Commands) {

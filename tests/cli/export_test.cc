@@ -37,17 +37,9 @@ class ExportTest : public ::testing::Test {
     return ParseJson(outcome.out, "standard output");
   }
   std::string ErrorOf(int code, const std::vector<std::string>& arguments) const {
-    const Outcome outcome = RunEngine(arguments, launch_);
-    EXPECT_EQ(outcome.code, code) << outcome.err;
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
-    return outcome.err;
+    return test::ErrorOf(code, arguments, launch_);
   }
 };
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
 
 TEST_F(ExportTest, FlagsDecideWhatIsWritten) {
   const Json plain = ExportJson({});

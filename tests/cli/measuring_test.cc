@@ -14,10 +14,6 @@ namespace {
 
 const std::string kTiny = PD_TEST_DATA "/models/llama-base";
 
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
-}
-
 class MeasuringTest : public ::testing::Test {
  protected:
   TempFolder cache_;  // profiles and measurements of these tests
@@ -36,11 +32,7 @@ class MeasuringTest : public ::testing::Test {
   }
   // One line on standard error.
   std::string ErrorOf(int code, const std::vector<std::string>& arguments) const {
-    const Outcome outcome = RunEngine(arguments, launch_);
-    EXPECT_EQ(outcome.code, code) << outcome.err;
-    EXPECT_EQ(outcome.out, "");
-    EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
-    return outcome.err;
+    return test::ErrorOf(code, arguments, launch_);
   }
   Json Run(std::vector<std::string> flags) const {
     flags.insert(flags.begin(),

@@ -12,28 +12,8 @@ namespace {
 
 const std::string kTiny = PD_TEST_DATA "/models/llama-base";
 
-std::string OutputOf(const std::vector<std::string>& arguments) {
-  const Outcome outcome = RunEngine(arguments);
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(outcome.err, "");
-  return outcome.out;
-}
-
 Json JsonOf(const std::vector<std::string>& arguments) {
   return ParseJson(OutputOf(arguments), "standard output");
-}
-
-// One line on standard error.
-std::string ErrorOf(int code, const std::vector<std::string>& arguments) {
-  const Outcome outcome = RunEngine(arguments);
-  EXPECT_EQ(outcome.code, code) << outcome.err;
-  EXPECT_EQ(outcome.out, "");
-  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
-  return outcome.err;
-}
-
-bool Contains(const std::string& text, const std::string& part) {
-  return text.find(part) != std::string::npos;
 }
 
 TEST(Plan, EveryChipAndShapeOfInterest) {

@@ -7,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -92,6 +93,26 @@ Outcome RunEngine(const std::vector<std::string>& arguments, const Launch& launc
   waitpid(pid, &status, 0);
   outcome.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   return outcome;
+}
+
+std::string OutputOf(const std::vector<std::string>& arguments, const Launch& launch) {
+  const Outcome outcome = RunEngine(arguments, launch);
+  EXPECT_EQ(outcome.code, 0) << outcome.err;
+  EXPECT_EQ(outcome.err, "");
+  return outcome.out;
+}
+
+std::string ErrorOf(int code, const std::vector<std::string>& arguments, const Launch& launch) {
+  const Outcome outcome = RunEngine(arguments, launch);
+  EXPECT_EQ(outcome.code, code) << outcome.err;
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(std::ranges::count(outcome.err, '\n'), 1) << outcome.err;
+  EXPECT_TRUE(outcome.err.starts_with("pd-engine: ") && outcome.err.ends_with("\n")) << outcome.err;
+  return outcome.err.size() < 12 ? outcome.err : outcome.err.substr(11, outcome.err.size() - 12);
+}
+
+bool Contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
 }
 
 }  // namespace pd::test

@@ -23,4 +23,12 @@ struct Launch {
 // `arguments` come after the program's name. Gives up, and fails the test, after a minute.
 Outcome RunEngine(const std::vector<std::string>& arguments, const Launch& launch = {});
 
+// Expects success: standard output, with nothing on standard error.
+std::string OutputOf(const std::vector<std::string>& arguments, const Launch& launch = {});
+// Expects failure: nothing on standard output, and one line "pd-engine: ..." on standard error, which is
+// returned without that name.
+std::string ErrorOf(int code, const std::vector<std::string>& arguments, const Launch& launch = {});
+
+bool Contains(const std::string& text, const std::string& part);
+
 }  // namespace pd::test

@@ -22,13 +22,6 @@ namespace {
 const std::string kTiny = PD_TEST_DATA "/models/llama-base";
 const std::string kTinyGguf = PD_TEST_DATA "/models/llama-base.q4_1.gguf";
 
-std::string OutputOf(const std::vector<std::string>& arguments, const Launch& launch = {}) {
-  const Outcome outcome = RunEngine(arguments, launch);
-  EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_EQ(outcome.err, "");
-  return outcome.out;
-}
-
 template <class T>
 std::vector<T> Values(const SafetensorsFile& file, const std::string& name) {
   for (const SafetensorsTensor& tensor : file.tensors()) {
