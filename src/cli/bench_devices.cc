@@ -4,6 +4,7 @@
 #include <chrono>
 #include <climits>
 
+#include "base/clock.h"
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/engine.h"
@@ -16,8 +17,8 @@
 #include "engine/bandwidth.h"
 #include "engine/measure.h"
 #include "engine/profile.h"
+#include "engine/rates.h"
 #include "engine/roofline.h"
-#include "engine/shapes.h"
 #include "open/memory.h"
 #include "open/open.h"
 #include "reference/count_ops.h"
@@ -45,10 +46,6 @@ struct Device {
   bool published = false;  // limits.flops is a published chip's
   std::vector<std::string> notes;
 };
-
-double Since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-}
 
 class Bench {
  public:
@@ -88,7 +85,7 @@ class Bench {
     } else {
       prefill = OpenPrefillDevice(model_, name, open_);
     }
-    device.open_ms = Since(start);
+    device.open_ms = MillisecondsSince(start);
     const DeviceInfo info = decode ? decode->Info() : prefill->Info();
     device.name = info.name;
     Step();
@@ -134,10 +131,8 @@ class Bench {
       row.flops = cost.flops;
       // Layers are read once a call. What a device of ours reads in a decode step includes the head.
       const int most = decode ? info.max_rows : kChunk;
-      const double layers = CountLayerParameters(model_.spec),
-                   head = decode ? double(model_.spec.vocab) * model_.spec.width : 0;
-      row.bytes = double(info.weight_bytes) * layers / (layers + head) * ((tokens + most - 1) / most) +
-                  KvBytes(cost, info);
+      const double layers = decode ? LayerBytes(model_.spec, info.weight_bytes) : double(info.weight_bytes);
+      row.bytes = layers * ((tokens + most - 1) / most) + KvBytes(model_.spec, cost, info);
       rows_.push_back(std::move(row));
     }
   }
@@ -155,15 +150,9 @@ class Bench {
       row.time = TimeStep(decode, model_.spec.vocab, batch, context, options_.repeat);
       const Cost cost = CostOf(model_.spec, context, 1, 1);
       row.flops = batch * cost.flops;
-      row.bytes = double(decode.Info().weight_bytes) + batch * KvBytes(cost, decode.Info());
+      row.bytes = double(decode.Info().weight_bytes) + batch * KvBytes(model_.spec, cost, decode.Info());
       rows_.push_back(std::move(row));
     }
-  }
-
-  double KvBytes(const Cost& cost, const DeviceInfo& info) const {
-    double values = 0;
-    for (const LayerSpec& layer : model_.spec.layers) values += 2.0 * layer.attn.kv_width();
-    return cost.kv_values * double(info.kv_bytes_per_token) / values;
   }
 
   // Measured on the device's thread, when the device is gone.
@@ -172,7 +161,7 @@ class Bench {
     DeviceLimits limits{peak.flops, peak.bandwidth};
     if (info.physical.kind == PhysicalDevice::Kind::kNeuralEngine) limits.flops = PeakOf("ane").flops;
     if (info.physical.kind == PhysicalDevice::Kind::kCpu) {
-      const BandwidthStore store(CacheFolder().value_or(".") / "machine.json");
+      const BandwidthStore store = MachineRates();
       limits.bandwidth = store.Get(BandwidthKeyFor(info.weight_bytes, ThreadCount(open_, info)));
     }
     return limits;
@@ -196,7 +185,7 @@ class Bench {
       device.limits.flops = std::max(device.limits.flops, again.flops);
       device.limits.bandwidth = std::max(device.limits.bandwidth, again.bandwidth);
       if (info.physical.kind == PhysicalDevice::Kind::kCpu) {
-        const BandwidthStore store(CacheFolder().value_or(".") / "machine.json");
+        const BandwidthStore store = MachineRates();
         device.limits.bandwidth = store.Improve(BandwidthKeyFor(info.weight_bytes, ThreadCount(open_, info)));
       }
     });
@@ -288,11 +277,7 @@ std::vector<std::string> DevicesOf(const BenchOptions& options, ModelSource& mod
   for (const std::string& name : names) CheckPrefillDeviceName(name);
   const auto coreml = std::ranges::find(names, "coreml");
   if (coreml == names.end() || FindBundle(options.bundle, model)) return names;
-  if (!all)
-    throw Fail(
-        ErrorKind::kNotFound,
-        "--device coreml: {} was not exported yet: run 'pd-engine export {}', or name a bundle with --ane",
-        model.path.string(), model.path.string());
+  if (!all) FailNotExported("--device", model);
   names.erase(coreml);
   return names;
 }

@@ -16,7 +16,7 @@
 #include "engine/bandwidth.h"
 #include "engine/overlap.h"
 #include "engine/percentile.h"
-#include "engine/shapes.h"
+#include "engine/rates.h"
 
 namespace pd::cli {
 namespace {
@@ -96,16 +96,14 @@ Bound MemoryBound(const Options& options, const ModelSpec& spec, const Arrangeme
   Bound bound;
   const DeviceInfo& info = two.decode_info;
   if (info.physical.kind != PhysicalDevice::Kind::kCpu) return bound;
-  const BandwidthStore store(CacheFolder().value_or(".") / "machine.json");
+  const BandwidthStore store = MachineRates();
   bound.machine = store.Get(BandwidthKeyFor(info.weight_bytes, int(AvailableCores().size())));
   const double step = double(info.weight_bytes) +
                       options.overlap.streams * two.result.context * double(info.kv_bytes_per_token);
   bound.decode = step * two.result.alone.tokens_per_s / options.overlap.streams;
-  const double layers = CountLayerParameters(spec), head = double(spec.vocab) * spec.width;
   const int chunks = (options.overlap.prompt + options.overlap.chunk - 2) / options.overlap.chunk;
   if (two.result.prompt.prefill_ms > 0)
-    bound.prefill =
-        double(info.weight_bytes) * layers / (layers + head) * chunks / (two.result.prompt.prefill_ms / 1000);
+    bound.prefill = LayerBytes(spec, info.weight_bytes) * chunks / (two.result.prompt.prefill_ms / 1000);
   bound.ratio = std::clamp((bound.machine - bound.prefill) / bound.decode, 0.0, 1.0);
   return bound;
 }

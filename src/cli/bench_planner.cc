@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/cores.h"
 #include "base/json.h"
 #include "cli/bench.h"
@@ -27,10 +28,6 @@ namespace pd::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double Since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 // None of them is a length that calibration measures.
 constexpr int kUnseen[] = {20, 45, 90, 150, 200, 310, 440, 600, 900, 1300, 1800, 2400};
@@ -106,7 +103,8 @@ class Arena {
     const auto alone = Clock::now();
     const auto before = Tokens(texts);
     Wait(texts, [&] { return Tokens(texts) >= before + kWatch * about.texts; });
-    const double gap = about.texts > 0 ? Since(alone) * about.texts / double(Tokens(texts) - before) : 0;
+    const double gap =
+        about.texts > 0 ? MillisecondsSince(alone) * about.texts / double(Tokens(texts) - before) : 0;
 
     const auto asked = Clock::now();
     const int64_t tokens = Tokens(texts);
@@ -114,7 +112,7 @@ class Arena {
     const auto prompt = Start(about.tokens, 1, true, unit);
     const RequestResult read = prompt->end.get();
     if (read.finish == FinishReason::kError) throw Error(read.failure.kind, read.failure.message);
-    const double first = Since(asked);
+    const double first = MillisecondsSince(asked);
     double waiting = first + about.texts * first - double(Tokens(texts) - tokens) * gap;
     if (ahead) waiting += ahead->end.get().stats.first_token_ms;
     for (const auto& text : texts) engine_->Cancel(text->id);

@@ -53,12 +53,16 @@ int RunCalibration(const Options& options) {
   CheckEngineFlags(options.engine);
   const Interrupt interrupt;
   ModelSource model = OpenModel(ModelPath(options.model));
+  const auto check_memory = [&](const std::vector<std::string>& names) {
+    CheckMemory(model, names, std::min(kTokens, model.spec.max_context), AvailableMemory(),
+                options.engine.quantise_bits);
+  };
+  check_memory({options.engine.decode});  // first: finding exported models and profiles reads all weights
   const auto path = ProfilePath(options.engine, model);
   const auto candidates = PrefillCandidates(options.engine, model);
   std::vector<std::string> names = candidates;
   names.push_back(options.engine.decode);
-  CheckMemory(model, names, std::min(kTokens, model.spec.max_context), AvailableMemory(),
-              options.engine.quantise_bits);
+  check_memory(names);
 
   const auto start = std::chrono::steady_clock::now();
   ProgressBar bar("calibrating", !options.quiet);

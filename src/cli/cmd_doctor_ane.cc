@@ -85,7 +85,7 @@ int DoctorAne(const DoctorAneFlags& flags, bool json) {
   subject.spec = &model.spec;
   subject.bundle = &bundle;
   subject.stand_in = unit.stand_in();
-  const std::string chip = BandwidthKeyFor(1, 1).cpu;
+  const std::string chip = ProcessorName();
   subject.metal =
       subject.stand_in.empty() && devices.decode->Info().physical.kind == PhysicalDevice::Kind::kGpu;
   subject.bandwidth = PublishedBandwidth(chip);

@@ -4,6 +4,7 @@
 #include <memory>
 #include <random>
 
+#include "base/clock.h"
 #include "cli/commands.h"
 #include "cli/engine.h"
 #include "cli/exit_codes.h"
@@ -28,16 +29,6 @@ struct RunOptions {
   EngineFlags engine;
   TextFlags generate;
   int logprobs = -1;  // alternatives for each token; -1: no log-probabilities at all
-};
-
-class Timer {
- public:
-  double Milliseconds() const {
-    return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start_).count();
-  }
-
- private:
-  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
 std::vector<TokenId> EncodePrompt(const RunOptions& options, const std::string& text,
@@ -124,7 +115,7 @@ void AddRates(RunReport& report, const Engine& engine, const OpenOptions& open) 
   for (size_t unit = 0; unit < engine.prefill_units(); ++unit)
     if (engine.prefill_info(unit).name == stats.prefill_device) prefill = &engine.prefill_info(unit);
   report.prefill = PrefillRates(spec, stats, PeakFlops(prefill->physical, ThreadCount(open, *prefill)));
-  const BandwidthStore store(CacheFolder().value_or(".") / "machine.json");
+  const BandwidthStore store = MachineRates();
   const bool measurable = decode.physical.kind == PhysicalDevice::Kind::kCpu && stats.decode_tokens > 0;
   const BandwidthKey key = BandwidthKeyFor(decode.weight_bytes, threads);
   if (measurable) report.bandwidth = store.Get(key);
@@ -153,7 +144,7 @@ int Run(RunOptions options) {
   const std::string prompt = ReadPrompt(options.prompt, interrupt);
 
   RunReport report;
-  const Timer load;
+  const auto start = std::chrono::steady_clock::now();
   ModelSource model = OpenModel(ModelPath(options.model));
   const auto tokenizer = OpenTokenizer(model);
   const auto ids = EncodePrompt(options, prompt, model, *tokenizer);
@@ -162,7 +153,7 @@ int Run(RunOptions options) {
   // One request profits from what others computed only if it was kept over the restart.
   if (options.engine.prefix_cache_folder.empty()) options.engine.prefix_cache_mb = 0;
   const auto engine = OpenEngine(options.engine, model, tokens, options.quiet, interrupt);
-  report.load_ms = load.Milliseconds();
+  report.load_ms = MillisecondsSince(start);
 
   if (options.generate.sample.temperature > 0)
     report.seed = options.generate.seed ? *options.generate.seed : std::random_device{}();

@@ -21,10 +21,7 @@ constexpr const char* kCoreMl = "coreml";  // the device whose weights are a bun
 // The exported model that device coreml runs.
 std::filesystem::path BundleFor(const EngineFlags& flags, ModelSource& model) {
   if (auto path = FindBundle(flags.bundle, model)) return *path;
-  throw Fail(
-      ErrorKind::kNotFound,
-      "--prefill coreml: {} was not exported yet: run 'pd-engine export {}', or name a bundle with --ane",
-      model.path.string(), model.path.string());
+  FailNotExported("--prefill", model);
 }
 
 // Bytes for keys and values: three quarters of what is left, of the processor's memory or of a device's own,
@@ -113,6 +110,8 @@ OpenOptions ToOpenOptions(const EngineFlags& flags, ModelSource& model,
 std::unique_ptr<Engine> OpenEngine(const EngineFlags& flags, ModelSource& model, int tokens, bool quiet,
                                    const Interrupt& interrupt, int parallel,
                                    std::function<void(const Span&)> observe) {
+  // First: finding a profile or an exported model reads all weights.
+  CheckMemory(model, {&flags.decode, 1}, tokens, AvailableMemory(), flags.quantise_bits);
   const PrefillSetup prefill = SetUpPrefill(flags, model);
   std::vector<std::string> names = prefill.names;
   names.push_back(flags.decode);

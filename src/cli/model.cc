@@ -69,8 +69,7 @@ fs::path DefaultBundlePath(ModelSource& model) {
   if (!folder)
     throw Fail(ErrorKind::kNotFound,
                "no folder for exported models: set PD_ENGINE_CACHE or HOME, or name one");
-  const uint64_t weights = WeightsDigest(model.spec, model.tensors);
-  return *folder / "coreml" / fmt::format("{}-{:016x}", model.family, weights);
+  return *folder / "coreml" / fmt::format("{}-{:016x}", model.family, model.Digest());
 }
 
 bool AnyBundle(const ModelSource& model) {
@@ -81,6 +80,14 @@ bool AnyBundle(const ModelSource& model) {
     if (entry.path().filename().string().starts_with(model.family + "-")) return true;
   return false;
 }
+
+void FailNotExported(std::string_view flag, const ModelSource& model) {
+  throw Fail(ErrorKind::kNotFound,
+             "{} coreml: {} was not exported yet: run 'pd-engine export {}', or name a bundle with --ane",
+             flag, model.path.string(), model.path.string());
+}
+
+BandwidthStore MachineRates() { return BandwidthStore(CacheFolder().value_or(".") / "machine.json"); }
 
 std::shared_ptr<const Tokenizer> OpenTokenizer(const ModelSource& model) {
   return model.gguf ? Tokenizer::FromGguf(*model.gguf) : Tokenizer::FromFolder(Folder(model));

@@ -4,7 +4,9 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "engine/bandwidth.h"
 #include "formats/model_source.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
@@ -31,6 +33,12 @@ std::filesystem::path DefaultBundlePath(ModelSource& model);
 
 // Whether there is any bundle of a model of this family where DefaultBundlePath would be.
 bool AnyBundle(const ModelSource& model);
+
+// Throws kNotFound: device coreml, asked for by `flag`, has nothing to run.
+[[noreturn]] void FailNotExported(std::string_view flag, const ModelSource& model);
+
+// This machine's memory rates, kept in the cache folder, or else in the current one.
+BandwidthStore MachineRates();
 
 // From the model's own files. The template is nullptr when it has none.
 std::shared_ptr<const Tokenizer> OpenTokenizer(const ModelSource& model);

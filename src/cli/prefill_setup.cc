@@ -79,8 +79,8 @@ std::string MachineName(const EngineFlags& flags) {
 
 fs::path ProfilePath(const EngineFlags& flags, ModelSource& model) {
   const std::string settings = Settings(flags);
-  return ProfileFolder() / fmt::format("{}-{:016x}-{:016x}.json", model.family,
-                                       WeightsDigest(model.spec, model.tensors), Digest(settings));
+  return ProfileFolder() /
+         fmt::format("{}-{:016x}-{:016x}.json", model.family, model.Digest(), Digest(settings));
 }
 
 PrefillSetup SetUpPrefill(const EngineFlags& flags, ModelSource& model) {

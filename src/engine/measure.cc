@@ -7,6 +7,7 @@
 #include <memory>
 #include <numeric>
 
+#include "base/clock.h"
 #include "base/cores.h"
 #include "base/error.h"
 #include "engine/percentile.h"
@@ -15,10 +16,6 @@ namespace pd {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double Since(Clock::time_point start) {
-  return std::chrono::duration<double, std::milli>(Clock::now() - start).count();
-}
 
 // Tokens of no meaning; which ones costs nothing.
 std::vector<TokenId> Tokens(int count, int vocab) {
@@ -116,7 +113,7 @@ Timing TimePrompt(DecodeDevice& device, int vocab, int history, int count, int c
   return TimeRuns(runs, [&] {
     const auto start = Clock::now();
     slot->Read(count, vocab, chunk);
-    const double ms = Since(start);
+    const double ms = MillisecondsSince(start);
     Rewind(device, slot, history + count, history, vocab);
     return ms;
   });
@@ -130,7 +127,7 @@ Timing TimePrefill(PrefillDevice& device, int vocab, int history, int count, int
     const auto session = device.Begin(history + count, {}, prefix);
     const auto start = Clock::now();
     RunChunks(*session, tokens, history, chunk);
-    return Since(start);
+    return MillisecondsSince(start);
   });
 }
 
@@ -157,7 +154,7 @@ Timing TimeStep(DecodeDevice& device, int vocab, int rows, int context, int runs
     const std::vector<int32_t> pos(size_t(rows), position++);
     const auto start = Clock::now();
     device.Collect(device.Submit({{tokens, pos, ids, logits}, samples}));
-    return Since(start);
+    return MillisecondsSince(start);
   });
 }
 
@@ -167,7 +164,7 @@ Timing TimeImport(DecodeDevice& device, const KvSegment& segment, int runs) {
   return TimeRuns(runs, [&] {
     const auto start = Clock::now();
     device.Import(slot->id(), segment);
-    const double ms = Since(start);
+    const double ms = MillisecondsSince(start);
     Rewind(device, slot, segment.count(), 0, 1);
     return ms;
   });
@@ -243,7 +240,7 @@ class Calibration {
     for (size_t offset = kEvery; offset-- > 0;)
       for (size_t i = offset; i < std::size(kLengths); i += kEvery) {
         const int count = kLengths[i];
-        const bool enough = cost.chunk.size() >= kLeastLengths && Since(start) > kBudgetMs;
+        const bool enough = cost.chunk.size() >= kLeastLengths && MillisecondsSince(start) > kBudgetMs;
         if (!enough && takes(0, count)) {
           cost.chunk.emplace_back(count, time(0, count));
           std::ranges::sort(cost.chunk);
@@ -257,7 +254,7 @@ class Calibration {
       PrefillCost::Later later{first, {}};
       for (const int count : kLaterLengths) {
         if (count > cost.chunk.back().first || !takes(first, count)) continue;
-        if (Since(start) > 2 * kBudgetMs) break;
+        if (MillisecondsSince(start) > 2 * kBudgetMs) break;
         later.ratio.emplace_back(count, time(first, count) / At(cost.chunk, count));
       }
       if (!later.ratio.empty()) cost.later.push_back(std::move(later));

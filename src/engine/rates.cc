@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "reference/count_ops.h"
+#include "engine/shapes.h"
 
 namespace pd {
 namespace {
@@ -24,6 +24,17 @@ double PeakFlops(const PhysicalDevice& device, int threads) {
   return 2 * 1024 * 6e9 * threads;
 }
 
+double LayerBytes(const ModelSpec& spec, size_t weight_bytes) {
+  const double layers = CountLayerParameters(spec), head = double(spec.vocab) * spec.width;
+  return double(weight_bytes) * layers / (layers + head);
+}
+
+double KvBytes(const ModelSpec& spec, const Cost& cost, const DeviceInfo& device) {
+  double values_per_token = 0;
+  for (const LayerSpec& layer : spec.layers) values_per_token += 2.0 * layer.attn.kv_width();
+  return cost.kv_values * double(device.kv_bytes_per_token) / values_per_token;
+}
+
 PhaseRates PrefillRates(const ModelSpec& spec, const RequestStats& stats, double peak_flops) {
   PhaseRates rates;
   if (stats.prefill_tokens == 0) return rates;
@@ -40,10 +51,7 @@ PhaseRates DecodeRates(const ModelSpec& spec, const RequestStats& stats, const D
   if (stats.decode_tokens == 0) return rates;
   const int prompt = stats.cached_tokens + stats.prefill_tokens + stats.tail_tokens;
   const Cost cost = CostOf(spec, prompt, stats.decode_tokens, stats.decode_tokens);
-  double kv_values_per_token = 0;
-  for (const LayerSpec& layer : spec.layers) kv_values_per_token += 2.0 * layer.attn.kv_width();
-  const double bytes = double(device.weight_bytes) * stats.decode_tokens +
-                       cost.kv_values * double(device.kv_bytes_per_token) / kv_values_per_token;
+  const double bytes = double(device.weight_bytes) * stats.decode_tokens + KvBytes(spec, cost, device);
   rates.tokens_per_s = PerSecond(stats.decode_tokens, stats.decode_ms);
   rates.flops_per_s = PerSecond(cost.flops, stats.decode_ms);
   rates.bytes_per_s = PerSecond(bytes, stats.decode_ms);

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "engine/request.h"
+#include "reference/count_ops.h"
 
 namespace pd {
 
@@ -23,6 +24,11 @@ struct PhaseRates {
 
 // Operations a second that no device of this kind can exceed, from above and generously; 0: unknown.
 double PeakFlops(const PhysicalDevice& device, int threads);
+
+// Bytes of the weights that a chunk without logits reads: all but the head's share.
+double LayerBytes(const ModelSpec& spec, size_t weight_bytes);
+// Bytes of the keys and values that `cost` reads, as the device holds them.
+double KvBytes(const ModelSpec& spec, const Cost& cost, const DeviceInfo& device);
 
 PhaseRates PrefillRates(const ModelSpec& spec, const RequestStats& stats, double peak_flops);
 

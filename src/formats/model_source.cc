@@ -62,4 +62,9 @@ ModelSource OpenModel(const fs::path& path) {
   }
 }
 
+uint64_t ModelSource::Digest() {
+  if (!digest) digest = WeightsDigest(spec, tensors);
+  return *digest;
+}
+
 }  // namespace pd

@@ -2,6 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "formats/gguf.h"
@@ -16,6 +17,10 @@ struct ModelSource {
   ModelSpec spec;
   Weights<TensorView> tensors;           // views that keep their mappings alive
   std::shared_ptr<const GgufFile> gguf;  // when it is a GGUF: its metadata holds the tokenizer; else nullptr
+
+  // WeightsDigest; the first call reads all weights. One thread's.
+  uint64_t Digest();
+  std::optional<uint64_t> digest = {};
 };
 
 // Opens a GGUF file or a Hugging Face folder (config.json, model.safetensors or shards with an index).
