@@ -3,10 +3,24 @@
 #include <algorithm>
 
 namespace pd {
+namespace {
+
+using Seconds = std::chrono::duration<double>;
+constexpr double kNearlyAll = 0.9;
+constexpr Seconds kLongStep{3};  // Apple's late counters move every two seconds
+// Times as long as a question took, until the next.
+constexpr int kPauseInPrefill = 10, kPauseInText = 50;
+
+}  // namespace
 
 EnergyLedger::EnergyLedger(std::vector<std::shared_ptr<PowerMeter>> meters,
-                           const std::vector<PhysicalDevice>& lanes) {
-  for (auto& meter : meters) meters_.push_back({std::move(meter), std::nullopt});
+                           const std::vector<PhysicalDevice>& lanes, std::function<Time()> now)
+    : now_(std::move(now)) {
+  for (auto& meter : meters) {
+    Meter& added = meters_.emplace_back();
+    added.meter = std::move(meter);
+    added.seen = now_();
+  }
   for (const PhysicalDevice& device : lanes) {
     Lane lane;
     for (size_t i = 0; i < meters_.size() && !lane.meter; ++i) {
@@ -32,46 +46,105 @@ EnergyLedger::Owners EnergyLedger::WhoseIs(const Job& job) {
 void EnergyLedger::Begin(size_t lane, const Job& job) {
   if (meters_.empty()) return;
   Lane& at = lanes_.at(lane);
-  if (at.meter) Read(*at.meter);
-  at.submits = std::holds_alternative<SubmitStep>(job);
+  const auto* step = std::get_if<SubmitStep>(&job);
+  at.submits = step != nullptr;
   at.collects = std::holds_alternative<CollectStep>(job);
+  at.long_job = std::holds_alternative<PrefillChunk>(job) || std::holds_alternative<ImportSegment>(job) ||
+                (step && step->sample.empty());
+  Read(at);
   at.whose = at.collects ? at.steps.front() : WhoseIs(job);
   if (at.submits) at.steps.push_back(at.whose);
   for (const auto& [request, phase] : at.whose)
-    if (!at.collects) sums_[request].unmetered[size_t(phase)] |= !at.meter;
+    if (!at.collects) sums_[request][size_t(phase)].unmetered |= !at.meter;
 }
 
 void EnergyLedger::End(size_t lane, bool failed) {
   if (meters_.empty()) return;
   Lane& at = lanes_.at(lane);
-  if (at.meter) Read(*at.meter);
+  Read(at);
   if (at.collects) at.steps.pop_front();
   if (at.submits && failed) at.steps.pop_back();
   at.whose = at.steps.empty() ? Owners() : at.steps.front();
 }
 
-void EnergyLedger::Read(size_t index) {
+// And of meters that are late with what others did before.
+void EnergyLedger::Read(const Lane& lane) {
+  for (size_t i = 0; i < meters_.size(); ++i)
+    if (lane.meter == i || !meters_[i].shares.empty())
+      Read(i, lane.meter == i && lane.long_job ? kPauseInPrefill : kPauseInText);
+}
+
+void EnergyLedger::Read(size_t index, int pause) {
   Meter& meter = meters_[index];
-  const std::optional<double> now = meter.meter->Joules();
-  const double taken = now && meter.last ? std::max(0.0, *now - *meter.last) : 0;
-  if (now) meter.last = now;
+  const Time now = now_();
+  if (now < meter.asked + pause * meter.answer_took) return Pass(index, now);
+  const std::optional<EnergyReading> reading = meter.meter->Read();
+  meter.asked = now_();
+  meter.answer_took = meter.asked - now;
+  if (!reading || (meter.joules && reading->until <= meter.counted)) return Pass(index, now);
+
+  const Time until = std::clamp(reading->until, meter.seen, now);
+  Pass(index, until);
+  Count(index, *reading, std::min(reading->until, now));
+  Pass(index, now);
+}
+
+// Whoever works now has worked since `seen`.
+void EnergyLedger::Pass(size_t index, Time until) {
+  Meter& meter = meters_[index];
+  const double seconds = Seconds(until - meter.seen).count();
+  meter.seen = until;
   const auto runs = [&](const Lane& lane) { return lane.meter == index && !lane.whose.empty(); };
-  const auto busy = double(std::ranges::count_if(lanes_, runs));
+  const auto lanes = double(std::ranges::count_if(lanes_, runs));
+  if (lanes == 0 || seconds <= 0) return;
+  meter.busy += seconds;
   for (const Lane& lane : lanes_) {
     if (!runs(lane)) continue;
-    for (const auto& [request, phase] : lane.whose)
-      if (const auto sums = sums_.find(request); sums != sums_.end())  // one that has ended is not told
-        sums->second.joules[size_t(phase)] += taken / busy / double(lane.whose.size());
+    const double share = seconds / lanes / double(lane.whose.size());
+    for (const Owner& owner : lane.whose) {
+      const auto sums = sums_.find(owner.first);
+      if (sums == sums_.end()) continue;  // one that has ended is not told
+      sums->second[size_t(owner.second)].seconds += share;
+      meter.shares[owner] += share;
+    }
   }
+}
+
+void EnergyLedger::Count(size_t index, const EnergyReading& reading, Time until) {
+  Meter& meter = meters_[index];
+  const double taken =
+      meter.joules ? reading.joules - *meter.joules : 0;  // the first says only where it begins
+  const Seconds step = until - meter.counted;
+  const bool short_step = step <= kLongStep;
+  if (taken <= 0 && short_step && !meter.shares.empty()) return;  // it may move yet
+  if (taken > 0 && (short_step || meter.busy >= kNearlyAll * step.count()))
+    for (const auto& [owner, seconds] : meter.shares) {
+      const auto sums = sums_.find(owner.first);
+      if (sums == sums_.end()) continue;
+      sums->second[size_t(owner.second)].joules += taken * seconds / meter.busy;
+      sums->second[size_t(owner.second)].counted += seconds;
+    }
+  meter.joules = reading.joules;
+  meter.counted = until;
+  meter.shares.clear();
+  meter.busy = 0;
 }
 
 void EnergyLedger::Take(RequestId request, RequestStats& stats) {
   if (meters_.empty()) return;
+  const auto waits = [&](const auto& share) { return share.first.first == request; };
+  for (size_t i = 0; i < meters_.size(); ++i) {
+    if (std::ranges::any_of(meters_[i].shares, waits)) Read(i, 0);
+    std::erase_if(meters_[i].shares, waits);
+  }
+
   const auto at = sums_.find(request);
-  const Sums sums = at == sums_.end() ? Sums{} : at->second;
+  const std::array<Sums, 3> sums = at == sums_.end() ? std::array<Sums, 3>{} : at->second;
   if (at != sums_.end()) sums_.erase(at);
-  const auto of = [&](Phase phase) {
-    return sums.unmetered[size_t(phase)] ? std::nullopt : std::optional(sums.joules[size_t(phase)]);
+  const auto of = [&](Phase phase) -> std::optional<double> {
+    const Sums& s = sums[size_t(phase)];
+    if (s.unmetered || s.counted < kNearlyAll * s.seconds) return std::nullopt;
+    return s.counted > 0 ? s.joules * s.seconds / s.counted : 0;
   };
   stats.prefill_joules = of(Phase::kPrefill);
   stats.handoff_joules = of(Phase::kHandoff);
