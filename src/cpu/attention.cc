@@ -21,8 +21,8 @@ int FirstKey(const AttentionSpec& a, int position) {
 
 int BlocksOf(int tokens) { return (tokens + kKeyBlock - 1) / kKeyBlock; }
 
-// Memory that will be read soon, asked for piece by piece between other work. The cache may lie in pages of 4
-// KB, where neither the processor's own prefetching nor its address translation runs ahead across a page.
+// Memory that will be read soon, asked for piece by piece between other work: a head's keys of one block are
+// a run too short for the processor's own prefetching to get going.
 class Ahead {
  public:
   explicit Ahead(std::span<const uint16_t> halves) : at_(halves.data()), end_(at_ + halves.size()) {}
@@ -133,9 +133,12 @@ struct Attention::Range {
       : start(block * kKeyBlock),
         from(std::max(FirstKey(a, unit.position()) - start, 0) / kTile * kTile),
         count(std::min(unit.position() + unit.count - start, kKeyBlock) - from) {}
-  // Rows of the cache: `head` is one head's keys or values.
-  std::span<const uint16_t> Of(const uint16_t* head, int dim) const {
-    return {head + int64_t(start + from) * dim, size_t(count) * size_t(dim)};
+  // Rows of the cache, of one head's keys or values.
+  std::span<const uint16_t> Keys(const Unit& unit, int layer, int dim) const {
+    return {unit.run->slot->Keys(layer, unit.head, start + from), size_t(count) * size_t(dim)};
+  }
+  std::span<const uint16_t> Values(const Unit& unit, int layer, int dim) const {
+    return {unit.run->slot->Values(layer, unit.head, start + from), size_t(count) * size_t(dim)};
   }
   int start, from, count;
 };
@@ -154,9 +157,7 @@ void Attention::Compute(const Unit& unit, const Unit* next, int layer, const Att
   std::fill_n(sum, queries, 0.f);
   std::fill_n(out, queries * padded, 0.f);
 
-  const auto keys = [&](const Unit& u, int block) {
-    return Range(u, a, block).Of(u.run->slot->Keys(layer, u.head), dim);
-  };
+  const auto keys = [&](const Unit& u, int block) { return Range(u, a, block).Keys(u, layer, dim); };
   for (int block = unit.block_begin; block < unit.block_end; ++block) {
     std::span<const uint16_t> next_keys;
     if (block + 1 < unit.block_end)
@@ -178,8 +179,7 @@ void Attention::Block(const Unit& unit, int block, std::span<const uint16_t> nex
   const int group = a.heads / a.kv_heads, queries = unit.count * group, dim = a.head_dim,
             padded = PaddedDim(a);
   const Range range(unit, a, block);
-  const auto keys = range.Of(unit.run->slot->Keys(layer, unit.head), dim),
-             values = range.Of(unit.run->slot->Values(layer, unit.head), dim);
+  const auto keys = range.Keys(unit, layer, dim), values = range.Values(unit, layer, dim);
   const int from = range.from;
 
   Ahead these_values(values), those_keys(next_keys);

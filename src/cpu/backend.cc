@@ -176,9 +176,9 @@ void CpuBackend::Append(int layer, const AttentionSpec& a, Matrix k, Matrix v, c
     for (int64_t r = begin; r < end; ++r)
       for (int h = 0; h < a.kv_heads; ++h) {
         const KvSlot& slot = *s.row_slot[size_t(r)];
-        const int64_t at = rows.pos[size_t(r)] * dim;
-        s.kernels.to_half(k.Row(r) + h * dim, dim, slot.Keys(layer, h) + at);
-        s.kernels.to_half(v.Row(r) + h * dim, dim, slot.Values(layer, h) + at);
+        const int token = rows.pos[size_t(r)];
+        s.kernels.to_half(k.Row(r) + h * dim, dim, slot.Keys(layer, h, token));
+        s.kernels.to_half(v.Row(r) + h * dim, dim, slot.Values(layer, h, token));
       }
   });
 }
@@ -262,8 +262,7 @@ void CpuBackend::BeginRows(const Rows& rows) {
     if (s.runs.empty() || s.runs.back().slot != slot) s.runs.push_back({slot, r, 0, rows.pos[size_t(r)]});
     ++s.runs.back().count;
   }
-  for (const RowRun& run : s.runs)
-    s.Slot(rows.slot[size_t(run.row)]).BeginWrite(run.position, run.position + run.count);
+  for (const RowRun& run : s.runs) s.Slot(rows.slot[size_t(run.row)]).BeginWrite(run.position + run.count);
 }
 
 // Nothing to do: rows past the end are overwritten by those that come.
@@ -271,7 +270,7 @@ void CpuBackend::TruncateSlot(SlotId slot, int count) { PD_CHECK(count <= state_
 
 void CpuBackend::ImportRows(SlotId slot, const KvSegment& segment) {
   KvSlot& s = state_->Slot(slot);
-  s.BeginWrite(segment.first(), segment.first() + segment.count());
+  s.BeginWrite(segment.first() + segment.count());
   s.Import(segment, state_->kernels, *state_->pool);
 }
 

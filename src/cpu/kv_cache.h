@@ -1,6 +1,5 @@
 // Keys and values of a device's sequences.
 #pragma once
-#include <atomic>
 #include <memory>
 #include <vector>
 
@@ -13,51 +12,55 @@
 
 namespace pd::cpu {
 
-// One sequence: for each layer, keys [K][capacity][D] and values likewise, binary16. Address space for the
-// whole capacity, memory only where tokens are.
-//
-// Export publishes rows without copying them. The memory is then shared with the segment, and rows it covers
-// do not change: a write that would hit them (after Truncate) first moves the slot to memory of its own.
+// One sequence, in blocks of kKeyBlock tokens that follow one another: [block][layer][keys, values][K][tokens
+// of a block][D], binary16. Address space for the whole capacity, memory only for the blocks where tokens
+// are. A block lies in few large pages: with pages of 4 KB, or layers whose tokens lie apart, attention
+// spends its time on address translation.
 class KvSlot {
  public:
+  // Throws kOutOfMemory.
   KvSlot(const ModelSpec& spec, int capacity, RopeVariant variant, RopeTables tables);
 
   int capacity() const { return capacity_; }
   const RopeTables& tables() const { return tables_; }
   RopeTable& TableOf(const RopeSpec& spec) const;
 
-  // [capacity][D] of one KV head, rows D halves apart.
-  uint16_t* Keys(int layer, int head) const { return Half(layers_[size_t(layer)].keys, layer, head); }
-  uint16_t* Values(int layer, int head) const { return Half(layers_[size_t(layer)].values, layer, head); }
+  // The row of one KV head and token, D halves. Rows of later tokens follow it up to BlockEnd.
+  uint16_t* Keys(int layer, int head, int token) const {
+    return Row(layers_[size_t(layer)].keys, layer, head, token);
+  }
+  uint16_t* Values(int layer, int head, int token) const {
+    return Row(layers_[size_t(layer)].values, layer, head, token);
+  }
+  int BlockEnd(int token) const { return (token / block_tokens_ + 1) * block_tokens_; }
 
-  // Before rows from `first` on are written: they become writable, rotations up to `end` readable. Throws
-  // kOutOfMemory with nothing changed.
-  void BeginWrite(int first, int end);
-  KvSegment Export(int first, int count);
+  // Before rows up to `end` are written or rotated.
+  void BeginWrite(int end);
+  // A copy.
+  KvSegment Export(int first, int count) const;
   // Rows become what the segment holds, rotated if they are raw. Call BeginWrite first.
   void Import(const KvSegment& segment, const Kernels& kernels, ThreadPool& pool);
 
  private:
   struct LayerPlace {
-    size_t keys, values;  // halves into the memory
+    size_t keys, values;  // halves into a block
   };
-  struct Memory {
-    Pages pages;
-    std::atomic<int> published = 0;  // segments alive; falls on whatever thread drops the last copy of one
-    int published_end = 0;           // rows that some of them may cover
-  };
-  struct Publication;
 
-  uint16_t* Half(size_t place, int layer, int head) const;
-  std::shared_ptr<Memory> Allocate() const;
+  uint16_t* Row(size_t place, int layer, int head, int token) const {
+    const auto dim = size_t(spec_.layers[size_t(layer)].attn.head_dim), t = size_t(token),
+               tokens = size_t(block_tokens_);
+    return reinterpret_cast<uint16_t*>(pages_.data()) + t / tokens * block_halves_ + place +
+           (size_t(head) * tokens + t % tokens) * dim;
+  }
 
   const ModelSpec& spec_;
   const int capacity_;
+  const int block_tokens_;  // kKeyBlock, or the capacity if that is less
   const RopeVariant variant_;
   const RopeTables tables_;
   std::vector<LayerPlace> layers_;
-  size_t halves_ = 0;
-  std::shared_ptr<Memory> memory_;
+  size_t block_halves_ = 0;
+  Pages pages_;
 };
 
 }  // namespace pd::cpu

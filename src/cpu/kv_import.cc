@@ -11,7 +11,7 @@ namespace {
 constexpr int kTokens =
     16;  // gathered at a time: with 2-byte elements along tokens, half a cache line of each
 
-// Where a head's tokens are read from, and where they go: rows of `dim` halves.
+// Where some tokens of a head are read from, and where they go: rows of `dim` halves.
 struct HeadCopy {
   const std::byte* from;  // element (first token, dim 0)
   DType dtype;
@@ -74,20 +74,24 @@ void KvSlot::Import(const KvSegment& segment, const Kernels& kernels, ThreadPool
     heads += layer.attn.kv_heads;
     dim = std::max(dim, layer.attn.head_dim);
   }
-  std::vector<HeadCopy> copies;
-  copies.reserve(size_t(heads) * 2);
-  for (size_t i = 0; i < layers_.size(); ++i) {
-    const KvLayerView& view = segment.layers[i];
-    const AttentionSpec& a = spec_.layers[i].attn;
-    const auto size = int64_t(RowBytes(view.dtype, 1));
-    const RopeTable* rotate = segment.key_form == KeyForm::kRaw && a.rope ? &TableOf(*a.rope) : nullptr;
-    for (int h = 0; h < a.kv_heads; ++h) {
-      const int64_t at = h * view.head_stride * size, row = int64_t(view.first) * a.head_dim;
-      HeadCopy copy{view.k + at, view.dtype, view.token_stride,     view.dim_stride, view.first,
-                    view.count,  a.head_dim, Keys(int(i), h) + row, rotate};
-      copies.push_back(copy);
-      copy.from = view.v + at, copy.to = Values(int(i), h) + row, copy.rotate = nullptr;
-      copies.push_back(copy);
+  const int first = segment.first(), end = first + segment.count();
+  std::vector<HeadCopy> copies;  // of one block of tokens each, in the order of memory
+  copies.reserve(size_t(heads) * 2 * size_t((end - 1) / block_tokens_ - first / block_tokens_ + 1));
+  for (int token = first, count = 0; token < end; token += count) {
+    count = std::min(end, BlockEnd(token)) - token;
+    for (size_t i = 0; i < layers_.size(); ++i) {
+      const KvLayerView& view = segment.layers[i];
+      const AttentionSpec& a = spec_.layers[i].attn;
+      const auto size = int64_t(RowBytes(view.dtype, 1));
+      const RopeTable* rotate = segment.key_form == KeyForm::kRaw && a.rope ? &TableOf(*a.rope) : nullptr;
+      for (int h = 0; h < a.kv_heads; ++h) {
+        const int64_t at = (h * view.head_stride + (token - first) * view.token_stride) * size;
+        HeadCopy copy{view.k + at, view.dtype, view.token_stride,      view.dim_stride, token,
+                      count,       a.head_dim, Keys(int(i), h, token), rotate};
+        copies.push_back(copy);
+        copy.from = view.v + at, copy.to = Values(int(i), h, token), copy.rotate = nullptr;
+        copies.push_back(copy);
+      }
     }
   }
   const size_t scratch_floats = size_t(kTokens) * size_t(dim);

@@ -50,10 +50,11 @@ void Pack(const std::vector<PackJob>& jobs, size_t total, ThreadPool& pool, cons
 }  // namespace
 
 std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec& spec, Weights<TensorView>& tensors,
-                                             ThreadPool& pool, const LoadProgress& progress) {
+                                             ThreadPool& pool, const LoadProgress& progress,
+                                             std::optional<uint64_t> digest) {
   auto model = std::make_shared<CpuModel>();
   model->spec_ = spec;
-  model->id_ = {SpecDigest(spec), WeightsDigest(spec, tensors), {}};
+  model->id_ = {SpecDigest(spec), digest ? *digest : WeightsDigest(spec, tensors), {}};
 
   size_t floats = 0;
   ForEachWeight(spec, tensors, [&](const TensorView& t, const WeightInfo& info) {

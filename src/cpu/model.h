@@ -2,6 +2,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <variant>
 
@@ -38,7 +39,7 @@ class CpuModel {
 
  private:
   friend std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec&, Weights<TensorView>&, ThreadPool&,
-                                                      const LoadProgress&);
+                                                      const LoadProgress&, std::optional<uint64_t>);
   ModelSpec spec_;
   Weights<cpu::CpuWeight> weights_;
   KvIdentity id_;
@@ -49,9 +50,10 @@ class CpuModel {
 
 // Packs every matrix on all threads of the pool. The tensors are only needed until it returns (views that
 // stay keep their file mapped). Throws kUnsupported for f64 weights
-// and values beyond f16, kOutOfMemory.
+// and values beyond f16, kOutOfMemory. `digest`: WeightsDigest, of who has it; else it is computed.
 std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec& spec, Weights<TensorView>& tensors,
-                                             ThreadPool& pool, const LoadProgress& progress = {});
+                                             ThreadPool& pool, const LoadProgress& progress = {},
+                                             std::optional<uint64_t> digest = {});
 
 // What running a model on the CPU takes, from its description alone. Bytes.
 struct CpuMemory {

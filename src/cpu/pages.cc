@@ -11,7 +11,7 @@ namespace pd::cpu {
 
 Pages::Pages(size_t bytes, Size size, std::string_view what) {
   if (bytes == 0) return;
-  const size_t page = size == Size::kHuge ? size_t(2) << 20 : size_t(sysconf(_SC_PAGESIZE));
+  const size_t page = size == Size::kHuge ? kHugeBytes : size_t(sysconf(_SC_PAGESIZE));
   bytes = (bytes + page - 1) / page * page;
   const size_t slack = size == Size::kHuge ? page : 0;  // to align within
   void* mapped = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE,

@@ -14,6 +14,8 @@ class Pages {
     kHuge
   };  // kHuge asks for 2 MB pages: fewer TLB misses, but 2 MB at the first touch
 
+  static constexpr size_t kHugeBytes = size_t(2) << 20;
+
   Pages() = default;
   // Throws kOutOfMemory, naming `what`.
   Pages(size_t bytes, Size size, std::string_view what);

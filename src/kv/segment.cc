@@ -105,17 +105,24 @@ void PlaceCompact(std::span<KvLayerView> layers, const ModelSpec& spec, const st
   }
 }
 
-KvSegment Compact(const KvSegment& segment, const ModelSpec& spec) {
-  PD_CHECK(segment.layers.size() == spec.layers.size());
+std::byte* AllocateCompact(KvSegment& segment, const ModelSpec& spec) {
   constexpr std::align_val_t kAlignment{64};
   const size_t bytes = CompactBytes(segment.layers, spec);
   auto* memory = static_cast<std::byte*>(::operator new(std::max(bytes, size_t(1)), kAlignment));
-  const std::shared_ptr<const void> owner(memory, [](void* p) { ::operator delete(p, kAlignment); });
+  segment.owner = std::shared_ptr<const void>(memory, [](void* p) { ::operator delete(p, kAlignment); });
+  PlaceCompact(segment.layers, spec, memory);
+  return memory;
+}
 
-  KvSegment copy{segment.id, segment.key_form, segment.layers, owner};
-  PlaceCompact(copy.layers, spec, memory);
-  for (size_t i = 0; i < copy.layers.size(); ++i) {
-    const KvLayerView &from = segment.layers[i], &to = copy.layers[i];
+KvSegment Compact(const KvSegment& segment, const ModelSpec& spec) {
+  PD_CHECK(segment.layers.size() == spec.layers.size());
+  KvSegment compact = segment;
+  PlaceCompact(compact.layers, spec, segment.layers.front().k);
+  if (compact.layers == segment.layers) return segment;
+
+  std::byte* memory = AllocateCompact(compact, spec);
+  for (size_t i = 0; i < compact.layers.size(); ++i) {
+    const KvLayerView &from = segment.layers[i], &to = compact.layers[i];
     const AttentionSpec& a = spec.layers[i].attn;
     const auto size = ptrdiff_t(RowBytes(from.dtype, 1));
     for (ptrdiff_t h = 0; h < a.kv_heads; ++h)
@@ -123,7 +130,7 @@ KvSegment Compact(const KvSegment& segment, const ModelSpec& spec) {
         CopyHead(from, source + h * from.head_stride * size, a.head_dim,
                  memory + (target - memory) + h * to.head_stride * size);
   }
-  return copy;
+  return compact;
 }
 
 KvSegment ViewPacked(const ModelSpec& spec, const KvIdentity& id, KeyForm key_form, const std::byte* k,

@@ -33,6 +33,7 @@ struct KvLayerView {
   const std::byte* v = nullptr;
   DType dtype = DType::kF16;  // kF32, kF16 or kBF16
   int64_t head_stride = 0, token_stride = 0, dim_stride = 1;
+  bool operator==(const KvLayerView&) const = default;
 };
 
 // Positions are absolute; values are as projected. Immutable once published: `owner` keeps the memory alive
@@ -58,14 +59,18 @@ void ReadHead(const KvLayerView& view, const std::byte* base, int head, int toke
 // Views of tokens [first, first + count) of `segment`, as far as each layer has them.
 KvSegment Slice(const KvSegment& segment, int first, int count);
 
-// A copy in memory of its own and nothing else in it: [K, count, D] a layer, keys then values, layer after
-// layer, starting at a multiple of 64 bytes. Layers may cover different tokens.
-KvSegment Compact(const KvSegment& segment, const ModelSpec& spec);
-
-// The same layout over memory that is there already: `layers` need first, count and dtype. CompactBytes is
-// what it takes.
+// The compact layout: [K, count, D] a layer, keys then values, layer after layer. Layers may cover different
+// tokens. `layers` need first, count and dtype; CompactBytes is what they take.
 size_t CompactBytes(std::span<const KvLayerView> layers, const ModelSpec& spec);
 void PlaceCompact(std::span<KvLayerView> layers, const ModelSpec& spec, const std::byte* memory);
+
+// Gives the segment compact memory of its own, from a multiple of 64 bytes on and not yet filled, through
+// PlaceCompact. Where it begins.
+std::byte* AllocateCompact(KvSegment& segment, const ModelSpec& spec);
+
+// What is in the segment, compact in memory that holds nothing else: the segment itself if it lies so, or a
+// copy.
+KvSegment Compact(const KvSegment& segment, const ModelSpec& spec);
 
 // The packed layout of one-shot prefill programs: k and v of shape (1, layers * tokens, kv_heads, head_dim),
 // layer after layer. A segment that views it; every layer of the spec must have the same kv_heads and

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
-#include "tests/cli/temp_folder.h"
+#include "tests/temp_folder.h"
 
 namespace pd::test {
 namespace {
