@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <functional>
+#include <iterator>
 #include <memory>
 
 #include "base/cores.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "base/percentile.h"
 #include "cli/bench.h"
 #include "cli/engine.h"
 #include "cli/exit_codes.h"
@@ -15,7 +18,6 @@
 #include "cli/units.h"
 #include "engine/bandwidth.h"
 #include "engine/overlap.h"
-#include "engine/percentile.h"
 #include "engine/rates.h"
 
 namespace pd::cli {
@@ -25,15 +27,30 @@ struct Options {
   std::string model, svg;
   EngineFlags engine;
   OverlapOptions overlap;
+  int repeat = 3;
   bool json = false, quiet = false;
 };
 
 // One arrangement of devices.
 struct Arrangement {
-  std::string prefill, decode;  // names, with processors
-  OverlapResult result;
+  std::string prefill, decode;         // names, with processors
+  std::vector<OverlapResult> repeats;  // at least one
   std::vector<Span> spans;
   DeviceInfo decode_info;
+
+  double MedianOf(const std::function<double(const OverlapResult&)>& of) const {
+    std::vector<double> values;
+    std::ranges::transform(repeats, std::back_inserter(values), of);
+    return Median(std::move(values));
+  }
+  // Of one stretch in all repeats.
+  std::vector<double> Gaps(StreamRates OverlapResult::* stretch) const {
+    std::vector<double> gaps;
+    for (const OverlapResult& r : repeats)
+      gaps.insert(gaps.end(), (r.*stretch).gaps_ms.begin(), (r.*stretch).gaps_ms.end());
+    std::ranges::sort(gaps);
+    return gaps;
+  }
 };
 
 std::string NameOf(const DeviceInfo& device) {
@@ -59,16 +76,25 @@ Arrangement Measure(const Options& options, const EngineFlags& flags, ModelSourc
     arrangement.decode_info = engine->decode_info();
     arrangement.decode = NameOf(engine->decode_info());
     arrangement.prefill = two_lanes ? NameOf(engine->prefill_info(0)) : arrangement.decode;
-    arrangement.result = MeasureOverlap(*engine, options.overlap, [&] { interrupt.Check(); });
+    ProgressBar bar(two_lanes ? "two lanes" : "one lane", !options.quiet);
+    for (int i = 0; i <= options.repeat; ++i) {
+      OverlapResult result = MeasureOverlap(*engine, options.overlap, [&] { interrupt.Check(); });
+      if (i > 0) arrangement.repeats.push_back(std::move(result));  // the first one warms memory
+      bar.Show(size_t(i) + 1, size_t(options.repeat) + 1);
+    }
   }  // all spans are there when the engine has ended
   return arrangement;
 }
 
-// Two lanes where the flags ask for none: the CPU's processors in halves.
+// Two lanes where the flags ask for none: the CPU's processors, or as many as --threads says, in halves.
 EngineFlags TwoLanes(EngineFlags flags) {
   if (flags.prefill == kAuto) flags.prefill = flags.bundle.empty() ? flags.decode : "coreml";
-  const bool shared = flags.prefill == flags.decode && flags.prefill_threads + flags.decode_threads == 0;
-  if (shared) flags.prefill_threads = std::max(1, int(AvailableCores().size()) / 2);
+  if (flags.prefill != flags.decode || flags.prefill_threads + flags.decode_threads > 0) return flags;
+  if (flags.threads == 1) throw Fail(ErrorKind::kBadRequest, "--threads: two lanes need at least 2");
+  const int all = flags.threads > 0 ? flags.threads : int(AvailableCores().size());
+  flags.prefill_threads = std::max(1, all / 2);
+  if (flags.threads > 0) flags.decode_threads = all - flags.prefill_threads;
+  flags.threads = 0;
   return flags;
 }
 
@@ -98,52 +124,60 @@ Bound MemoryBound(const Options& options, const ModelSpec& spec, const Arrangeme
   if (info.physical.kind != PhysicalDevice::Kind::kCpu) return bound;
   const BandwidthStore store = MachineRates();
   bound.machine = store.Get(BandwidthKeyFor(info.weight_bytes, int(AvailableCores().size())));
-  const double step = double(info.weight_bytes) +
-                      options.overlap.streams * two.result.context * double(info.kv_bytes_per_token);
-  bound.decode = step * two.result.alone.tokens_per_s / options.overlap.streams;
+  const double context = two.MedianOf([](const auto& r) { return r.alone.context; });
+  const double step =
+      double(info.weight_bytes) + options.overlap.streams * context * double(info.kv_bytes_per_token);
+  bound.decode =
+      step * two.MedianOf([](const auto& r) { return r.alone.tokens_per_s; }) / options.overlap.streams;
   const int chunks = (options.overlap.prompt + options.overlap.chunk - 2) / options.overlap.chunk;
-  if (two.result.prompt.prefill_ms > 0)
-    bound.prefill = LayerBytes(spec, info.weight_bytes) * chunks / (two.result.prompt.prefill_ms / 1000);
+  const double prefill_ms = two.MedianOf([](const auto& r) { return r.prompt.prefill_ms; });
+  if (prefill_ms > 0) bound.prefill = LayerBytes(spec, info.weight_bytes) * chunks / (prefill_ms / 1000);
   bound.ratio = std::clamp((bound.machine - bound.prefill) / bound.decode, 0.0, 1.0);
   return bound;
 }
 
 Json ToJson(const Arrangement& a) {
-  const OverlapResult& r = a.result;
-  const auto gap = [](const StreamRates& rates, double percent) {
-    return Percentile(rates.gaps_ms, percent);
+  const auto stretch = [&](StreamRates OverlapResult::* rates) {
+    const std::vector<double> gaps = a.Gaps(rates);
+    return Json{{"tokens_per_s", a.MedianOf([&](const auto& r) { return (r.*rates).tokens_per_s; })},
+                {"gap_p50_ms", Percentile(gaps, 50)},
+                {"gap_p99_ms", Percentile(gaps, 99)},
+                {"gap_max_ms", Percentile(gaps, 100)}};
   };
-  return {{"prefill", a.prefill},
-          {"decode", a.decode},
-          {"decode_ratio", r.decode_ratio},
-          {"tokens_per_s", r.beside.tokens_per_s},
-          {"gap_p50_ms", gap(r.beside, 50)},
-          {"gap_p99_ms", gap(r.beside, 99)},
-          {"gap_max_ms", gap(r.beside, 100)},
-          {"alone",
-           {{"tokens_per_s", r.alone.tokens_per_s},
-            {"gap_p50_ms", gap(r.alone, 50)},
-            {"gap_p99_ms", gap(r.alone, 99)},
-            {"gap_max_ms", gap(r.alone, 100)}}},
-          {"first_token_ms", r.first_token_ms},
-          {"prefill_tokens", r.prompt.prefill_tokens + r.prompt.tail_tokens},
-          {"prefill_ms", r.prompt.prefill_ms + r.prompt.tail_ms},
-          {"handoff_ms", r.prompt.handoff_ms}};
+  Json json = {
+      {"prefill", a.prefill},
+      {"decode", a.decode},
+      {"decode_ratio", a.MedianOf([](const auto& r) { return r.decode_ratio; })},
+      {"decode_ratios", Json::array()},
+      {"context", a.MedianOf([](const auto& r) { return r.alone.context; })},
+      {"alone", stretch(&OverlapResult::alone)},
+      {"first_token_ms", a.MedianOf([](const auto& r) { return r.first_token_ms; })},
+      {"prefill_tokens", a.repeats[0].prompt.prefill_tokens + a.repeats[0].prompt.tail_tokens},
+      {"prefill_ms", a.MedianOf([](const auto& r) { return r.prompt.prefill_ms + r.prompt.tail_ms; })},
+      {"handoff_ms", a.MedianOf([](const auto& r) { return r.prompt.handoff_ms; })}};
+  json.update(stretch(&OverlapResult::beside));
+  for (const OverlapResult& r : a.repeats) json["decode_ratios"].push_back(r.decode_ratio);
+  return json;
 }
 
 std::string ToText(const char* name, const Arrangement& a) {
-  const OverlapResult& r = a.result;
   std::string text = fmt::format("{}: prefill {}, decode {}\n", name, a.prefill, a.decode);
-  const auto row = [&](const char* when, const StreamRates& rates) {
+  const auto row = [&](const char* when, StreamRates OverlapResult::* rates) {
+    const std::vector<double> gaps = a.Gaps(rates);
     text += fmt::format(
         "  {:<24}{:>8.1f} tok/s   gaps: median {:>6.1f} ms, p99 {:>6.1f} ms, longest {:>6.1f} ms\n", when,
-        rates.tokens_per_s, Percentile(rates.gaps_ms, 50), Percentile(rates.gaps_ms, 99),
-        Percentile(rates.gaps_ms, 100));
+        a.MedianOf([&](const auto& r) { return (r.*rates).tokens_per_s; }), Percentile(gaps, 50),
+        Percentile(gaps, 99), Percentile(gaps, 100));
   };
-  row("texts alone", r.alone);
-  row("while the prompt is read", r.beside);
-  return text + fmt::format("  {:.1f} % of their speed; the prompt's first token after {:.0f} ms\n",
-                            100 * r.decode_ratio, r.first_token_ms);
+  row("texts alone", &OverlapResult::alone);
+  row("while the prompt is read", &OverlapResult::beside);
+  const auto ratio = [](const OverlapResult& r) { return r.decode_ratio; };
+  const auto [least, most] = std::ranges::minmax(a.repeats, {}, ratio);
+  return text + fmt::format(
+                    "  {:.1f} % of their speed ({:.1f} to {:.1f}); the prompt's first token after "
+                    "{:.0f} ms\n",
+                    100 * a.MedianOf(ratio), 100 * least.decode_ratio, 100 * most.decode_ratio,
+                    a.MedianOf([](const auto& r) { return r.first_token_ms; }));
 }
 
 // All lanes in one picture, in which the prompt's first chunk begins at the same moment.
@@ -156,7 +190,7 @@ std::string Picture(const Arrangement& two, const Arrangement& one) {
     double begin = -1;
     for (const Span& s : a->spans) {
       most = std::max(most, s.lane + 1);
-      if (begin < 0 && s.kind == SpanKind::kPrefill && s.request == a->result.request) begin = s.begin_ms;
+      if (begin < 0 && s.kind == SpanKind::kPrefill && s.request == a->repeats[0].request) begin = s.begin_ms;
     }
     for (Span s : a->spans) {
       s.begin_ms += kBefore - begin, s.end_ms += kBefore - begin;
@@ -185,6 +219,7 @@ int MeasureBoth(const Options& options) {
                        {"streams", options.overlap.streams},
                        {"prompt", options.overlap.prompt},
                        {"chunk", options.overlap.chunk},
+                       {"repeat", options.repeat},
                        {"two_lanes", ToJson(two)},
                        {"one_lane", ToJson(one)},
                        {"memory_bound",
@@ -194,9 +229,9 @@ int MeasureBoth(const Options& options) {
                          {"decode_ratio", bound.ratio > 0 ? Json(bound.ratio) : Json(nullptr)}}}};
     return WriteOutput(ToLine(json)) ? kOk : kOutputClosed;
   }
-  std::string text =
-      fmt::format("{} texts, and a prompt of {} tokens in chunks of {}\n\n", options.overlap.streams,
-                  Grouped(options.overlap.prompt), options.overlap.chunk);
+  std::string text = fmt::format("{} texts, and a prompt of {} tokens in chunks of {}; medians of {}\n\n",
+                                 options.overlap.streams, Grouped(options.overlap.prompt),
+                                 options.overlap.chunk, options.repeat);
   text += ToText("two lanes", two) + ToText("one lane", one);
   if (bound.ratio > 0)
     text += fmt::format(
@@ -218,7 +253,10 @@ void AddBenchOverlap(CLI::App& bench, Action& action) {
   AddInteger(*command, "--streams", o.overlap.streams, {1, 256}, "texts that run")->default_str("4");
   AddInteger(*command, "--prompt", o.overlap.prompt, {2, 1 << 20}, "tokens of the prompt")
       ->default_str("4000");
-  AddEngineFlags(*command, o.engine);
+  AddInteger(*command, "--repeat", o.repeat, {1, 1000}, "times, after one that does not count")
+      ->default_str("3");
+  AddPrefillFlags(*command, o.engine);
+  AddDeviceFlags(*command, o.engine);
   command->add_option("--svg", o.svg, "write a timeline of the lanes around the prompt's beginning")
       ->type_name("FILE");
   command->add_flag("--json", o.json, "one JSON object");
@@ -226,8 +264,10 @@ void AddBenchOverlap(CLI::App& bench, Action& action) {
   command->footer(
       "Two lanes: the devices that --prefill and --decode name; one device gets half of the processors for "
       "each. One lane:\n"
-      "the decode device with all of them does both. Each text is watched for 1.5 s before and after the "
-      "prompt.");
+      "the decode device with all of them does both. Texts are watched for 1.5 s before and after the "
+      "prompt, "
+      "too; since steps\n"
+      "take longer as texts grow, their speed alone is the one they had at the length they have beside it.");
   command->callback([&action, options] {
     options->overlap.chunk = options->engine.prefill_chunk;
     action = [options] { return MeasureBoth(*options); };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <future>
 #include <thread>
 
@@ -14,10 +15,16 @@ using Milliseconds = std::chrono::duration<double, std::milli>;
 
 constexpr int kStart = 8;  // tokens of a text that are not watched
 
+struct Token {
+  Clock::time_point at;
+  int context;  // tokens of its text, with it
+};
+
 // One text: written by the engine's thread, read when it has ended, but for `count`.
 struct Stream {
-  std::vector<Clock::time_point> tokens;
+  std::vector<Token> tokens;
   std::atomic<int> count = 0;
+  int context = 0;
   std::promise<RequestResult> ended;
   std::future<RequestResult> end = ended.get_future();
   std::atomic<RequestId> id = 0;
@@ -31,15 +38,32 @@ StreamRates RatesIn(const std::vector<std::shared_ptr<Stream>>& streams, Clock::
   StreamRates rates;
   double tokens = 0;
   for (const auto& stream : streams) {
-    const auto begin = std::ranges::lower_bound(stream->tokens, from),
-               end = std::ranges::lower_bound(stream->tokens, to);
+    const auto begin = std::ranges::lower_bound(stream->tokens, from, {}, &Token::at),
+               end = std::ranges::lower_bound(stream->tokens, to, {}, &Token::at);
     tokens += double(end - begin);
-    // The gap that a token ends counts where the token is, the first one too.
-    for (auto at = begin; at != end; ++at)
-      if (at != stream->tokens.begin()) rates.gaps_ms.push_back(Milliseconds(*at - *(at - 1)).count());
+    for (auto token = begin; token != end; ++token) {
+      rates.context += token->context;
+      // The gap that a token ends counts where the token is, the first one too.
+      if (token != stream->tokens.begin())
+        rates.gaps_ms.push_back(Milliseconds(token->at - (token - 1)->at).count());
+    }
   }
   std::ranges::sort(rates.gaps_ms);
+  if (tokens == 0) return rates;
+  rates.context /= tokens;
   rates.tokens_per_s = tokens / std::max(Milliseconds(to - from).count() / 1000, 1e-9);
+  return rates;
+}
+
+// What is between them, where texts are `context` tokens long.
+StreamRates Between(const StreamRates& before, const StreamRates& after, double context) {
+  StreamRates rates{0, context, before.gaps_ms};
+  rates.gaps_ms.insert(rates.gaps_ms.end(), after.gaps_ms.begin(), after.gaps_ms.end());
+  std::ranges::sort(rates.gaps_ms);
+  const double grown = after.context - before.context;
+  const double share = grown > 0 ? std::clamp((context - before.context) / grown, 0.0, 1.0) : 0.5;
+  if (before.tokens_per_s > 0 && after.tokens_per_s > 0)
+    rates.tokens_per_s = 1 / std::lerp(1 / before.tokens_per_s, 1 / after.tokens_per_s, share);
   return rates;
 }
 
@@ -56,9 +80,10 @@ bool GoOn(Engine& engine, const std::shared_ptr<Stream>& stream, const Request& 
 }
 
 void Submit(Engine& engine, const std::shared_ptr<Stream>& stream, const Request& request) {
+  stream->context = int(request.prompt.size());
   stream->id = engine.Submit(
       request, {[stream](const Sampled&) {
-                  stream->tokens.push_back(Clock::now());
+                  stream->tokens.push_back({Clock::now(), ++stream->context});
                   ++stream->count;
                   return true;
                 },
@@ -94,7 +119,7 @@ void Wait(const std::vector<std::shared_ptr<Stream>>& streams, const std::functi
         throw Fail(result.failure.kind, "a text ended before the measurement did: {}",
                    result.failure.message);
       }
-    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));  // seldom: it interrupts what is measured
   }
 }
 
@@ -126,29 +151,24 @@ OverlapResult MeasureOverlap(Engine& engine, const OverlapOptions& options,
 
   const auto begin = Clock::now();
   pause(options.alone_ms);
-  OverlapResult result;
-  for (const auto& stream : streams) result.context += double(stream->count) / double(streams.size());
   const auto asked = Clock::now();
   const auto reader = Start(engine, reads, false);
   Wait(
       streams, [&] { return reader->end.wait_for(std::chrono::seconds(0)) == std::future_status::ready; },
       keep_going);
-  const auto answered = Clock::now();
   pause(options.alone_ms);
   const auto end = Clock::now();
 
+  OverlapResult result;
   result.request = reader->id;
   const RequestResult read = reader->end.get();
   if (read.finish == FinishReason::kError) throw Error(read.failure.kind, read.failure.message);
   for (const auto& stream : streams) Stop(engine, *stream);
 
-  // Contexts grow meanwhile: alone is the mean of before and after.
-  const StreamRates before = RatesIn(streams, begin, asked), after = RatesIn(streams, answered, end);
-  result.alone.tokens_per_s = (before.tokens_per_s + after.tokens_per_s) / 2;
-  result.alone.gaps_ms = before.gaps_ms;
-  result.alone.gaps_ms.insert(result.alone.gaps_ms.end(), after.gaps_ms.begin(), after.gaps_ms.end());
-  std::ranges::sort(result.alone.gaps_ms);
+  const auto answered = reader->tokens.front().at;
   result.beside = RatesIn(streams, asked, answered);
+  result.alone =
+      Between(RatesIn(streams, begin, asked), RatesIn(streams, answered, end), result.beside.context);
   result.first_token_ms = read.stats.first_token_ms;
   result.prompt = read.stats;
   if (result.alone.tokens_per_s > 0)

@@ -16,14 +16,19 @@ struct OverlapOptions {
 // Of all texts together over a stretch of time.
 struct StreamRates {
   double tokens_per_s = 0;
+  double context = 0;           // tokens of a text then, on average
   std::vector<double> gaps_ms;  // between tokens of a text, ascending
 };
 
 struct OverlapResult {
-  StreamRates alone, beside;  // without the prompt, before and after it; while it is read
+  // While the prompt is read.
+  StreamRates beside;
+  // Without it, before and after. A step takes longer the longer the texts are, so the rate and the context
+  // are those at which the texts would be as long as beside the prompt: a step's time lies on the line
+  // between before and after.
+  StreamRates alone;
   double first_token_ms = 0;  // of the prompt
   double decode_ratio = 0;    // beside over alone
-  double context = 0;         // tokens that a text had when the prompt came, on average
   RequestId request = 0;      // the prompt
   RequestStats prompt;
 };
