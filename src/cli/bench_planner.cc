@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/json.h"
+#include "base/percentile.h"
 #include "cli/bench.h"
 #include "cli/engine.h"
 #include "cli/exit_codes.h"
@@ -21,7 +22,6 @@
 #include "cli/terminal.h"
 #include "cli/units.h"
 #include "engine/measure.h"
-#include "engine/percentile.h"
 #include "engine/planner.h"
 
 namespace pd::cli {
@@ -31,6 +31,7 @@ using Clock = std::chrono::steady_clock;
 
 // None of them is a length that calibration measures.
 constexpr int kUnseen[] = {20, 45, 90, 150, 200, 310, 440, 600, 900, 1300, 1800, 2400};
+constexpr int kKnown = 128;  // that calibration does measure
 constexpr int kChunk = 512;
 
 struct Options {
@@ -46,7 +47,9 @@ struct Prediction {
   std::string device;
   int tokens = 0;
   double predicted_ms = 0, measured_ms = 0;
+  double drift = 1;  // what calibration measured took so many times as long when measured again beside this
   double Error() const { return predicted_ms / measured_ms - 1; }
+  double NetError() const { return predicted_ms * drift / measured_ms - 1; }
 };
 
 // ---- choices ----
@@ -193,16 +196,15 @@ class PlannerBench {
     if (bundle) one_lane_.bundle = *bundle;
     two_lanes_.prefill_threads = processors / 2;
     two_lanes_.decode_threads = processors - processors / 2;
-    names_ = {"cpu, 1 processor"};
-    if (bundle) names_.emplace_back("coreml");
-
-    // Right after calibration, nothing in between.
-    const bool coreml = bundle.has_value() && options_.parts.first;
-    MachineCosts choices = Calibrated(OpenOneLane(coreml));
-    if (options_.parts.first) Predict(choices, coreml);
+    const OpenUnit one_thread = [&] { return OpenPrefillDevice(model_, "cpu", one_thread_); };
+    if (options_.parts.first) {
+      Predict("cpu, 1 processor", one_thread);
+      if (bundle) Predict("", [&] { return OpenPrefillDevice(model_, "coreml", one_lane_); });
+      Predict(fmt::format("cpu, {} processors", processors), nullptr);
+    }
     if (!options_.parts.second) return;
-    choices.units.resize(1);
-    Choose(fmt::format("1 processor, or all {} that decode", processors), OpenOneLane(false), choices);
+    const MachineCosts one = Calibrated(OpenOneLane(one_thread));
+    Choose(fmt::format("1 processor, or all {} that decode", processors), OpenOneLane(one_thread), one);
     const MachineCosts two = Calibrated(OpenDevices(model_, "cpu", "cpu", two_lanes_));
     Choose("a processor of its own, or the one that decodes", OpenDevices(model_, "cpu", "cpu", two_lanes_),
            two);
@@ -217,11 +219,12 @@ class PlannerBench {
     bar_.Show(++done_, 400);
   }
 
-  // A device of one thread, and coreml if asked for, beside one of all processors that decodes.
-  Devices OpenOneLane(bool coreml) {
+  using OpenUnit = std::function<std::unique_ptr<PrefillDevice>()>;
+
+  // A unit, if any, beside a device of all processors that decodes.
+  Devices OpenOneLane(const OpenUnit& open) {
     Devices devices;
-    devices.prefill.push_back(OpenPrefillDevice(model_, "cpu", one_thread_));
-    if (coreml) devices.prefill.push_back(OpenPrefillDevice(model_, "coreml", one_lane_));
+    if (open) devices.prefill.push_back(open());
     devices.decode = OpenDevice(model_, "cpu", one_lane_);
     return devices;
   }
@@ -231,29 +234,31 @@ class PlannerBench {
                      model_.spec, {[&](int, int) { Step(); }});
   }
 
-  void Predict(const MachineCosts& costs, bool coreml) {
-    Devices devices = OpenOneLane(coreml);
+  // Calibrates, and measures right after that: the unit, named as it names itself if `name` is empty; without
+  // one the device that decodes.
+  void Predict(const std::string& name, const OpenUnit& open) {
+    const MachineCosts costs = Calibrated(OpenOneLane(open));
+    const PrefillCost& cost = open ? costs.units[0] : costs.direct;
+    Devices devices = OpenOneLane(open);
+    if (open) UseMeasuredCalls(*devices.prefill[0], cost);
     DeviceThread thread(devices.decode->Info().physical, devices.leave_thread);
-    const auto measure = [&](const std::string& name, const PrefillCost& cost,
-                             const std::function<double(int)>& time) {
-      for (const int tokens : kUnseen) {
-        Step();
-        if (tokens > model_.spec.max_context) continue;
-        double ms = 0;
-        thread.Do([&] { ms = time(tokens); });
-        predictions_.push_back({name, tokens, cost.PromptMs(0, tokens, kChunk), ms});
-      }
-    };
-    const int vocab = model_.spec.vocab;
-    for (size_t i = 0; i < devices.prefill.size(); ++i) {
-      PrefillDevice& unit = *devices.prefill[i];
-      measure(i == 0 ? names_[0] : unit.Info().name, costs.units[i], [&](int tokens) {
-        return TimePrefill(unit, vocab, 0, tokens, kChunk, options_.repeat).median_ms;
+    const int vocab = model_.spec.vocab, known = std::min(kKnown, model_.spec.max_context);
+    const auto time = [&](int tokens) {
+      double ms = 0;
+      thread.Do([&] {
+        ms = (open ? TimePrefill(*devices.prefill[0], vocab, 0, tokens, kChunk, {options_.repeat})
+                   : TimePrompt(*devices.decode, vocab, 0, tokens, kChunk, {options_.repeat}))
+                 .median_ms;
       });
+      return ms;
+    };
+    for (const int tokens : kUnseen) {
+      Step();
+      if (tokens > model_.spec.max_context) continue;
+      const double again = time(known), ms = time(tokens);
+      predictions_.push_back({name.empty() ? cost.device : name, tokens, cost.PromptMs(0, tokens, kChunk), ms,
+                              again / cost.PromptMs(0, known, kChunk)});
     }
-    measure(fmt::format("cpu, {} processors", one_lane_.threads), costs.direct, [&](int tokens) {
-      return TimePrompt(*devices.decode, vocab, 0, tokens, kChunk, options_.repeat).median_ms;
-    });
     thread.Do([&] { devices.prefill.clear(), devices.decode.reset(); });
   }
 
@@ -280,7 +285,6 @@ class PlannerBench {
   const Interrupt& interrupt_;
   ProgressBar bar_;
   OpenOptions one_lane_, one_thread_, two_lanes_;
-  std::vector<std::string> names_;
   size_t done_ = 0;
   std::vector<Prediction> predictions_;
   std::vector<Outcome> outcomes_;
@@ -289,10 +293,11 @@ class PlannerBench {
 struct Errors {
   double median = 0, worst = 0;
 };
-Errors ErrorsOf(const std::vector<Prediction>& predictions, const std::string& device) {
+Errors ErrorsOf(const std::vector<Prediction>& predictions, const std::string& device,
+                double (Prediction::*error)() const) {
   std::vector<double> errors;
   for (const Prediction& p : predictions)
-    if (p.device == device) errors.push_back(std::abs(p.Error()));
+    if (p.device == device) errors.push_back(std::abs((p.*error)()));
   std::ranges::sort(errors);
   return {Percentile(errors, 50), Percentile(errors, 100)};
 }
@@ -323,10 +328,15 @@ Json ToJson(const PlannerBench& bench) {
                            {"tokens", p.tokens},
                            {"predicted_ms", p.predicted_ms},
                            {"measured_ms", p.measured_ms},
-                           {"error", p.Error()}});
+                           {"error", p.Error()},
+                           {"drift", p.drift - 1}});
   for (const std::string& device : DevicesOf(bench.predictions())) {
-    const Errors e = ErrorsOf(bench.predictions(), device);
-    errors[device] = {{"median", e.median}, {"worst", e.worst}};
+    const Errors all = ErrorsOf(bench.predictions(), device, &Prediction::Error),
+                 net = ErrorsOf(bench.predictions(), device, &Prediction::NetError);
+    errors[device] = {{"median", all.median},
+                      {"worst", all.worst},
+                      {"median_without_drift", net.median},
+                      {"worst_without_drift", net.worst}};
   }
   for (const Outcome& o : bench.outcomes())
     choices.push_back({{"devices", o.machine},
@@ -352,13 +362,17 @@ std::string ToText(const PlannerBench& bench) {
   std::string text;
   if (!bench.predictions().empty()) text += "Prefill, predicted right after calibration and measured\n";
   for (const std::string& device : DevicesOf(bench.predictions())) {
-    const Errors e = ErrorsOf(bench.predictions(), device);
-    text +=
-        fmt::format("\n{}: median error {:.1f} %, worst {:.1f} %\n", device, 100 * e.median, 100 * e.worst);
+    const Errors all = ErrorsOf(bench.predictions(), device, &Prediction::Error),
+                 net = ErrorsOf(bench.predictions(), device, &Prediction::NetError);
+    text += fmt::format(
+        "\n{}: median error {:.1f} %, worst {:.1f} %; without the machine's drift {:.1f} and {:.1f} %\n",
+        device, 100 * all.median, 100 * all.worst, 100 * net.median, 100 * net.worst);
     for (const Prediction& p : bench.predictions())
       if (p.device == device)
-        text += fmt::format("  {:>6} tokens: predicted {:>8.1f} ms, measured {:>8.1f} ms, {:+.1f} %\n",
-                            Grouped(p.tokens), p.predicted_ms, p.measured_ms, 100 * p.Error());
+        text += fmt::format(
+            "  {:>6} tokens: predicted {:>8.1f} ms, measured {:>8.1f} ms, {:+5.1f} %; drift "
+            "{:+5.1f} %\n",
+            Grouped(p.tokens), p.predicted_ms, p.measured_ms, 100 * p.Error(), 100 * (p.drift - 1));
   }
   if (bench.outcomes().empty()) return text;
   text += "\nWhat everybody waits when the first or the second device reads a prompt\n";
@@ -408,6 +422,9 @@ void AddBenchPlanner(CLI::App& bench, Action& action) {
       "not measure; then 24 prompts, alone, beside running texts and behind another prompt, each read by "
       "both of "
       "two devices.\n"
+      "Drift: how much longer a length that calibration measured takes when measured again beside each of "
+      "the "
+      "twelve.\n"
       "Takes some minutes; let nothing else run.");
   command->callback([&action, options] { action = [options] { return RunPlannerBench(*options); }; });
 }

@@ -48,12 +48,18 @@ std::optional<std::filesystem::path> FindBundle(const std::string& bundle, Model
   return path;
 }
 
-void AddEngineFlags(CLI::App& command, EngineFlags& flags) {
+void AddPrefillFlags(CLI::App& command, EngineFlags& flags) {
   command
       .add_option("--prefill", flags.prefill,
                   "device that computes the prompt; auto: for each prompt the best of those that 'pd-engine "
                   "calibrate' measured")
       ->capture_default_str();
+  AddInteger(command, "--prefill-chunk", flags.prefill_chunk, {1, INT32_MAX},
+             "tokens prefilled and handed over at a time")
+      ->default_str("512");
+}
+
+void AddDeviceFlags(CLI::App& command, EngineFlags& flags) {
   command
       .add_option("--ane", flags.bundle,
                   "the exported model that device coreml runs; default: where 'pd-engine export' puts it")
@@ -61,25 +67,27 @@ void AddEngineFlags(CLI::App& command, EngineFlags& flags) {
   command.add_option("--decode", flags.decode, "device that generates")->capture_default_str();
   AddChoice<int>(command, "--quantize", flags.quantise_bits, {{"none", 0}, {"q4", 4}, {"q8", 8}},
                  "quantise at load what mlx would hold in 16 bits");
-  AddInteger(command, "--prefill-chunk", flags.prefill_chunk, {1, INT32_MAX},
-             "tokens prefilled and handed over at a time")
-      ->default_str("512");
   AddInteger(command, "--threads", flags.threads, {1, 1024},
              "threads of a CPU device; default: all processors");
   AddInteger(command, "--prefill-threads", flags.prefill_threads, {1, 1024},
              "processors that only prefill on the CPU uses, so that it runs beside decode");
   AddInteger(command, "--decode-threads", flags.decode_threads, {1, 1024},
              "likewise for decode; default of one: what the other leaves");
-  command
-      .add_option("--prefix-cache-dir", flags.prefix_cache_folder,
-                  "keep keys and values of prompts here, for later runs that begin alike")
-      ->type_name("DIR");
+}
+
+void AddPrefixCacheFlags(CLI::App& command, EngineFlags& flags) {
+  CLI::Option* folder =
+      command
+          .add_option("--prefix-cache-dir", flags.prefix_cache_folder,
+                      "keep keys and values of prompts here, for later runs that begin alike")
+          ->type_name("DIR");
   AddInteger(command, "--prefix-cache-mb", flags.prefix_cache_mb, {0, 1 << 20},
              "memory for keys and values of prompts that later ones may begin with; 0: none")
       ->default_str("1024");
   AddInteger(command, "--prefix-cache-dir-mb", flags.prefix_cache_disk_mb, {1, 1 << 24},
              "what --prefix-cache-dir may come to")
-      ->default_str("4096");
+      ->default_str("4096")
+      ->needs(folder);
 }
 
 void CheckEngineFlags(const EngineFlags& flags) {
@@ -125,6 +133,7 @@ std::unique_ptr<Engine> OpenEngine(const EngineFlags& flags, ModelSource& model,
     bar.Show(done, total);
   };
   Devices opened = OpenDevices(model, prefill.names, flags.decode, open);
+  for (size_t i = 0; i < prefill.costs.size(); ++i) UseMeasuredCalls(*opened.prefill[i], prefill.costs[i]);
   EngineDevices devices;
   devices.prefill = std::move(opened.prefill);
   devices.decode = std::move(opened.decode);

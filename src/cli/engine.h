@@ -25,9 +25,13 @@ struct EngineFlags {
   std::string prefix_cache_folder;  // empty: no disk tier
 };
 
-// Adds --prefill, --ane, --decode, --quantize, --prefill-chunk, --threads, --prefill-threads,
-// --decode-threads, and the flags of the prefix cache.
-void AddEngineFlags(CLI::App& command, EngineFlags& flags);
+// A command adds the groups that it heeds, for a flag that changes nothing must be refused.
+// Who reads prompts, and in what portions: --prefill, --prefill-chunk.
+void AddPrefillFlags(CLI::App& command, EngineFlags& flags);
+// How devices are opened: --ane, --decode, --quantize, --threads, --prefill-threads, --decode-threads.
+void AddDeviceFlags(CLI::App& command, EngineFlags& flags);
+// What is kept of prompts: --prefix-cache-dir, --prefix-cache-mb, --prefix-cache-dir-mb.
+void AddPrefixCacheFlags(CLI::App& command, EngineFlags& flags);
 
 // Before anything is loaded. Throws kBadRequest, kUnsupported.
 void CheckEngineFlags(const EngineFlags& flags);

@@ -40,15 +40,15 @@ std::string Settings(const EngineFlags& flags) {
                      flags.decode, MlxBackendName(), flags.quantise_bits);
 }
 
-PrefillSetup Uncalibrated(const EngineFlags& flags) {
+PrefillSetup Uncalibrated(const EngineFlags& flags, ModelSource& model) {
   PrefillSetup setup;
   setup.names = {flags.bundle.empty() ? flags.decode : "coreml"};
-  setup.choose = [name = setup.names[0]](const PrefillQuestion& question) {
-    return PrefillChoice{0, question.chunk,
-                         fmt::format("{}: not calibrated, so it was not compared with others; 'pd-engine "
-                                     "calibrate' measures them",
-                                     name)};
-  };
+  std::string why;  // empty where there is no other device to choose
+  if (!PrefillCandidates(flags, model).empty())
+    why = fmt::format(
+        "{}: not calibrated, so it was not compared with others; 'pd-engine calibrate' measures them",
+        setup.names[0]);
+  setup.choose = [why](const PrefillQuestion& question) { return PrefillChoice{0, question.chunk, why}; };
   return setup;
 }
 
@@ -85,9 +85,9 @@ fs::path ProfilePath(const EngineFlags& flags, ModelSource& model) {
 
 PrefillSetup SetUpPrefill(const EngineFlags& flags, ModelSource& model) {
   if (flags.prefill != kAuto) return {{flags.prefill}, {}};
-  if (!AnyProfile(model)) return Uncalibrated(flags);
+  if (!AnyProfile(model)) return Uncalibrated(flags, model);
   const fs::path path = ProfilePath(flags, model);
-  if (!fs::exists(path)) return Uncalibrated(flags);
+  if (!fs::exists(path)) return Uncalibrated(flags, model);
   MachineCosts costs = ReadMachineCosts(ParseJson(ReadTextFile(path), path.string()), path.string());
   const auto built_in = PrefillDeviceNames();
   std::erase_if(costs.units, [&](const PrefillCost& unit) {
@@ -97,6 +97,7 @@ PrefillSetup SetUpPrefill(const EngineFlags& flags, ModelSource& model) {
   costs = WithoutUseless(std::move(costs));
   PrefillSetup setup;
   for (const PrefillCost& unit : costs.units) setup.names.push_back(unit.option);
+  setup.costs = costs.units;
   setup.choose = [planner = std::make_shared<const Planner>(std::move(costs))](
                      const PrefillQuestion& question) { return planner->Choose(question); };
   return setup;

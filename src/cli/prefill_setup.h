@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "cli/engine.h"
+#include "engine/cost_model.h"
 
 namespace pd::cli {
 
@@ -27,10 +28,11 @@ std::string MachineName(const EngineFlags& flags);
 struct PrefillSetup {
   std::vector<std::string> names;  // to be opened, in the order of units; may be empty
   std::function<PrefillChoice(const PrefillQuestion&)> choose;
+  std::vector<PrefillCost> costs = {};  // of each that was measured, in the same order; or none
 };
 // Without a profile `auto` means the device that --decode names, in a session of its own (and coreml when
-// --ane names a bundle); every choice says so. Nothing is measured here. Throws kCorruptFile for a profile
-// that cannot be read.
+// --ane names a bundle); where there are PrefillCandidates, every choice says so. Nothing is measured here.
+// Throws kCorruptFile for a profile that cannot be read.
 PrefillSetup SetUpPrefill(const EngineFlags& flags, ModelSource& model);
 
 }  // namespace pd::cli

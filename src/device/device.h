@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "device/chunk_plan.h"
 #include "kv/segment.h"
 #include "model/rows.h"
 #include "sample/sampler.h"
@@ -106,6 +107,12 @@ class PrefillDevice {
   virtual const DeviceInfo& Info() const = 0;
   // Why this device cannot prefill sequences of this variant; nothing when it can.
   virtual std::optional<std::string> Refuses(const Variant& variant) const = 0;
+  // The functions that chunks are computed by, where they have fixed shapes; empty: the time of a chunk
+  // follows its tokens.
+  virtual std::vector<PrefillShape> Shapes() const { return {}; }
+  // By what calls of them cost the functions for a chunk are chosen, as PlanCalls does, instead of the
+  // device's own estimate. Not while a session runs.
+  virtual void SetCallCost(CallCost) {}  // NOLINT(performance-unnecessary-value-param): others keep it
   // Where a chunk that starts at token `first` must end at the latest; `first` itself when none can start
   // there. What follows is the decode device's. Always the same for one device; any thread may ask.
   virtual int Reach(int /*first*/) const { return INT_MAX; }

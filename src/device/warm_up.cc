@@ -17,7 +17,7 @@ class Slots {
     for (SlotId id : ids_) {
       try {
         device_.Close(id);
-      } catch (const Error&) {  // the failure that ends the warm-up is under way already
+      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): what ends the warm-up is under way already
       }
     }
   }

@@ -47,24 +47,63 @@ Json ToJson(const PrefillCost& cost) {
   Json later = Json::array();
   for (const PrefillCost::Later& l : cost.later)
     later.push_back({{"first", l.first}, {"ratio", CurveJson(l.ratio)}});
-  return {
-      {"device", cost.device}, {"option", cost.option},         {"chunk", CurveJson(cost.chunk)},
-      {"later", later},        {"handoff_ms", cost.handoff_ms}, {"handoff_token_ms", cost.handoff_token_ms},
-      {"lane", cost.lane},     {"slowdown", cost.slowdown},     {"watts", cost.watts}};
+  Json calls = Json::array();
+  for (const PrefillCost::Call& c : cost.calls) calls.push_back({c.shape.tokens, c.shape.history, c.ms});
+  Json json = {{"device", cost.device},
+               {"option", cost.option},
+               {"handoff_ms", cost.handoff_ms},
+               {"handoff_token_ms", cost.handoff_token_ms},
+               {"lane", cost.lane},
+               {"slowdown", cost.slowdown},
+               {"watts", cost.watts}};
+  if (cost.calls.empty()) {
+    json["chunk"] = CurveJson(cost.chunk);
+    json["later"] = later;
+  } else {
+    json["calls"] = calls;
+  }
+  return json;
+}
+
+std::vector<PrefillCost::Later> ReadLater(JsonReader& json) {
+  std::vector<PrefillCost::Later> levels;
+  const Json& later = json.Value("later");
+  if (!later.is_array()) throw Fail(ErrorKind::kCorruptFile, "{}: later is no list", json.where());
+  for (const Json& entry : later) {
+    JsonReader level(entry, json.where());
+    const int above = levels.empty() ? 0 : levels.back().first;
+    levels.push_back({int(level.Int("first", above + 1)), ReadCurve(level, "ratio")});
+    level.Done();
+  }
+  return levels;
+}
+
+std::vector<PrefillCost::Call> ReadCalls(const Json& list, const std::string& where) {
+  std::vector<PrefillCost::Call> calls;
+  const auto whole = [](const Json& n, int least) {
+    return n.is_number_integer() && n.get<int64_t>() >= least && n.get<int64_t>() <= INT32_MAX;
+  };
+  const bool some = list.is_array() && !list.empty();
+  for (const Json& call : some ? list : Json::array()) {
+    const bool shaped = call.is_array() && call.size() == 3 && whole(call[0], 1) && whole(call[1], 0) &&
+                        call[2].is_number() && call[2].get<double>() >= 0;
+    if (!shaped) break;
+    calls.push_back({{int(call[0]), int(call[1])}, double(call[2])});
+  }
+  if (!some || calls.size() != list.size())
+    throw Fail(ErrorKind::kCorruptFile, "{}: calls is no list of [tokens, history, milliseconds]", where);
+  return calls;
 }
 
 PrefillCost ReadPrefill(JsonReader json) {
   PrefillCost cost;
   cost.device = json.String("device");
   cost.option = json.StringOr("option", "");
-  cost.chunk = ReadCurve(json, "chunk");
-  const Json& later = json.Value("later");
-  if (!later.is_array()) throw Fail(ErrorKind::kCorruptFile, "{}: later is no list", json.where());
-  for (const Json& entry : later) {
-    JsonReader level(entry, json.where());
-    const int above = cost.later.empty() ? 0 : cost.later.back().first;
-    cost.later.push_back({int(level.Int("first", above + 1)), ReadCurve(level, "ratio")});
-    level.Done();
+  if (json.Has("calls")) {
+    cost.calls = ReadCalls(json.Value("calls"), json.where());
+  } else {
+    cost.chunk = ReadCurve(json, "chunk");
+    cost.later = ReadLater(json);
   }
   cost.handoff_ms = Positive(json, "handoff_ms");
   cost.handoff_token_ms = Positive(json, "handoff_token_ms");
@@ -89,7 +128,34 @@ double At(const Curve& curve, int count) {
 }
 
 double PrefillCost::ChunkMs(int first, int count) const {
-  return count == 0 ? 0 : At(chunk, count) * Ratio(first, count);
+  if (count == 0) return 0;
+  if (calls.empty()) return At(chunk, count) * Ratio(first, count);
+  std::vector<PrefillShape> shapes;
+  for (const Call& call : calls) shapes.push_back(call.shape);
+  const CallCost cost = CostOfCalls();
+  double ms = 0;
+  const int reach = std::clamp(Reach(shapes, first), first, first + count);
+  if (reach > first)
+    for (const PlannedCall& call : PlanCalls(shapes, first, reach - first, cost)) ms += cost(call.shape);
+  // Another device reads what they do not reach; as if the dearest of them went on.
+  const Call& last = *std::ranges::max_element(calls, {}, &Call::ms);
+  return ms + last.ms * (first + count - reach) / last.shape.tokens;
+}
+
+CallCost PrefillCost::CostOfCalls() const {
+  return [known = calls](const PrefillShape& shape) {
+    const auto at = std::ranges::find(known, shape, &Call::shape);
+    PD_CHECK(at != known.end());
+    return at->ms;
+  };
+}
+
+Curve PrefillCost::FirstChunks() const {
+  Curve curve = chunk;
+  for (const Call& call : calls)
+    if (call.shape.history == 0) curve.emplace_back(call.shape.tokens, call.ms);
+  std::ranges::sort(curve);
+  return curve;
 }
 
 double PrefillCost::Ratio(int first, int count) const {
@@ -101,6 +167,14 @@ double PrefillCost::Ratio(int first, int count) const {
   const bool only = right == later.begin();
   const double from = only ? 0 : (right - 1)->first, low = only ? 1 : at(*(right - 1));
   return std::max(0.0, low + (at(*right) - low) * (first - from) / (right->first - from));
+}
+
+void UseMeasuredCalls(PrefillDevice& device, const PrefillCost& cost) {
+  const std::vector<PrefillShape> shapes = device.Shapes();
+  const auto known = [&](const PrefillShape& shape) {
+    return std::ranges::find(cost.calls, shape, &PrefillCost::Call::shape) != cost.calls.end();
+  };
+  if (std::ranges::all_of(shapes, known)) device.SetCallCost(cost.CostOfCalls());
 }
 
 double PrefillCost::PromptMs(int first, int count, int size) const {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/json_fwd.h"
+#include "device/device.h"
 #include "model/spec.h"
 
 namespace pd {
@@ -27,6 +28,13 @@ struct PrefillCost {
     Curve ratio;
   };
   std::vector<Later> later = {};
+  // A device of fixed shapes: what a call of each takes. Chunks are the calls that PlanCalls makes of them,
+  // and `chunk` and `later` are empty.
+  struct Call {
+    PrefillShape shape;
+    double ms = 0;
+  };
+  std::vector<Call> calls = {};
   // Handing the keys and values over to the decode device; zero for the decode device itself.
   double handoff_ms = 0, handoff_token_ms = 0;
   int lane = 1;  // devices of one lane wait for each other; 0: the decode device's
@@ -35,11 +43,18 @@ struct PrefillCost {
   double watts = 0;                            // while it computes; 0: unknown
 
   double ChunkMs(int first, int count) const;
-  double Ratio(int first, int count) const;  // of that to a chunk that begins a prompt
+  CallCost CostOfCalls() const;  // of the shapes in `calls`, and of no others
+  Curve FirstChunks() const;     // that were measured, at the beginning of a prompt
   double HandoffMs(int count) const { return handoff_ms + handoff_token_ms * count; }
   // All chunks of tokens [first, first + count), one after the other, without handing over.
   double PromptMs(int first, int count, int size) const;
+
+ private:
+  double Ratio(int first, int count) const;  // of a chunk to one that begins a prompt
 };
+
+// The device's functions are chosen by what was measured; unless it has others now.
+void UseMeasuredCalls(PrefillDevice& device, const PrefillCost& cost);
 
 struct DecodeCost {
   std::string device;
@@ -57,7 +72,7 @@ struct MachineCosts {
   DecodeCost decode;
 };
 
-inline constexpr int kMachineCostsVersion = 2;  // of the JSON
+inline constexpr int kMachineCostsVersion = 3;  // of the JSON
 Json ToJson(const MachineCosts& costs);
 // Throws kCorruptFile, naming `where`.
 MachineCosts ReadMachineCosts(const Json& json, const std::string& where);

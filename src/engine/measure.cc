@@ -10,7 +10,7 @@
 #include "base/clock.h"
 #include "base/cores.h"
 #include "base/error.h"
-#include "engine/percentile.h"
+#include "base/percentile.h"
 
 namespace pd {
 namespace {
@@ -96,21 +96,22 @@ std::future<void> DeviceThread::Start(std::function<void()> f) {
   return done;
 }
 
-Timing TimeRuns(int runs, const std::function<double()>& run) {
+Timing TimeRuns(const Repeat& repeat, const std::function<double()>& run) {
   Timing timing;
   timing.first_ms = run();
   std::vector<double> times;
-  for (int i = 0; i < runs; ++i) times.push_back(run());
+  for (double ms = 0; int(times.size()) < repeat.least || ms < repeat.ms; ms += times.back())
+    times.push_back(run());
   std::ranges::sort(times);
   timing.median_ms = Percentile(times, 50);
   timing.least_ms = times.front(), timing.most_ms = times.back();
   return timing;
 }
 
-Timing TimePrompt(DecodeDevice& device, int vocab, int history, int count, int chunk, int runs) {
+Timing TimePrompt(DecodeDevice& device, int vocab, int history, int count, int chunk, const Repeat& repeat) {
   auto slot = std::make_unique<Slot>(device, history + count);
   slot->Read(history, vocab);
-  return TimeRuns(runs, [&] {
+  return TimeRuns(repeat, [&] {
     const auto start = Clock::now();
     slot->Read(count, vocab, chunk);
     const double ms = MillisecondsSince(start);
@@ -119,11 +120,12 @@ Timing TimePrompt(DecodeDevice& device, int vocab, int history, int count, int c
   });
 }
 
-Timing TimePrefill(PrefillDevice& device, int vocab, int history, int count, int chunk, int runs) {
+Timing TimePrefill(PrefillDevice& device, int vocab, int history, int count, int chunk,
+                   const Repeat& repeat) {
   std::vector<KvSegment> prefix;
   if (history > 0) prefix = RunChunks(*device.Begin(history, {}, {}), Tokens(history, vocab), 0, chunk);
   const auto tokens = Tokens(count, vocab);
-  return TimeRuns(runs, [&] {
+  return TimeRuns(repeat, [&] {
     const auto session = device.Begin(history + count, {}, prefix);
     const auto start = Clock::now();
     RunChunks(*session, tokens, history, chunk);
@@ -150,7 +152,7 @@ Timing TimeStep(DecodeDevice& device, int vocab, int rows, int context, int runs
   std::iota(logits.begin(), logits.end(), 0);
   const std::vector<SampleSpec> samples(static_cast<size_t>(rows));
   int position = context;
-  return TimeRuns(runs, [&] {
+  return TimeRuns({runs}, [&] {
     const std::vector<int32_t> pos(size_t(rows), position++);
     const auto start = Clock::now();
     device.Collect(device.Submit({{tokens, pos, ids, logits}, samples}));
@@ -161,7 +163,7 @@ Timing TimeStep(DecodeDevice& device, int vocab, int rows, int context, int runs
 Timing TimeImport(DecodeDevice& device, const KvSegment& segment, int runs) {
   PD_CHECK(segment.first() == 0);
   auto slot = std::make_unique<Slot>(device, segment.count());
-  return TimeRuns(runs, [&] {
+  return TimeRuns({runs}, [&] {
     const auto start = Clock::now();
     device.Import(slot->id(), segment);
     const double ms = MillisecondsSince(start);
@@ -178,10 +180,21 @@ constexpr int kLengths[] = {1, 8, 16, 32, 64, 65, 128, 129, 256, 257, 384, 512};
 constexpr int kFirsts[] = {512, 1024, 2048, 4096}, kLaterLengths[] = {16, 128, 512};
 constexpr int kRows[] = {1, 2, 4, 8, 16, 32};
 constexpr int kContext = 64, kFarContext = 1024, kRuns = 3, kSteps = 7, kSlowdownSteps = 25;
+constexpr Repeat kRepeat = {kRuns, 30};  // of chunks; short ones are the noisiest
 // A slow device is asked less: no further length once so much has passed, no further history after twice as
 // much.
 constexpr double kBudgetMs = 7000;
 constexpr int kLeastLengths = 4;
+constexpr double kSlowCallsMs = 1000;  // of one function together; then no more
+
+// A history of `count` tokens, for devices whose time does not depend on what is in it.
+KvSegment Zeros(const ModelSpec& spec, const KvIdentity& id, int count) {
+  KvSegment zeros{id, KeyForm::kRotated, {}, nullptr};
+  zeros.layers.assign(spec.layers.size(), {0, count, nullptr, nullptr, DType::kF16});
+  std::byte* memory = AllocateCompact(zeros, spec);
+  std::fill_n(memory, CompactBytes(zeros.layers, spec), std::byte{0});
+  return zeros;
+}
 
 class Calibration {
  public:
@@ -189,8 +202,12 @@ class Calibration {
       : devices_(std::move(devices)), spec_(spec), progress_(progress) {
     decode_thread_ = ThreadFor(devices_.decode->Info().physical);
     for (const auto& unit : devices_.units) unit_threads_.push_back(ThreadFor(unit->Info().physical));
-    total_ = int(std::size(kLengths) + std::size(kFirsts)) * (int(devices_.units.size()) + 1) +
-             int(std::size(kRows)) + 1 + 2 * int(devices_.units.size());
+    constexpr int kChunks = int(std::size(kLengths) + std::size(kFirsts));
+    total_ = kChunks + int(std::size(kRows)) + 1;
+    for (const auto& unit : devices_.units) {
+      const auto shapes = int(unit->Shapes().size());
+      total_ += (shapes > 0 ? shapes : kChunks) + 2;
+    }
   }
 
   // Devices end where they lived.
@@ -248,8 +265,7 @@ class Calibration {
         Step();
       }
     NeverFalls(cost.chunk);
-    if (cost.chunk.empty())
-      throw Fail(ErrorKind::kUnsupported, "{}: takes no chunk of a length that is measured", cost.device);
+    if (cost.chunk.empty()) return;
     for (const int first : kFirsts) {
       PrefillCost::Later later{first, {}};
       for (const int count : kLaterLengths) {
@@ -262,10 +278,24 @@ class Calibration {
     }
   }
 
-  // More never takes less: where it seems so, something else ran while the smaller was measured.
+  // More never takes less: where it seems so, the difference is noise, and all of them take their mean (the
+  // pool of adjacent violators: the rising curve next to what was measured, by squares).
   static void NeverFalls(Curve& curve) {
-    for (size_t i = curve.size(); i-- > 1;)
-      curve[i - 1].second = std::min(curve[i - 1].second, curve[i].second);
+    struct Pool {
+      double sum;
+      int count;
+      double mean() const { return sum / count; }
+    };
+    std::vector<Pool> pools;
+    for (const auto& [count, ms] : curve) {
+      Pool last = {ms, 1};
+      for (; !pools.empty() && pools.back().mean() > last.mean(); pools.pop_back())
+        last = {pools.back().sum + last.sum, pools.back().count + last.count};
+      pools.push_back(last);
+    }
+    auto point = curve.begin();
+    for (const Pool& pool : pools)
+      for (int i = 0; i < pool.count; ++i, ++point) point->second = pool.mean();
   }
 
   void MeasureDirect() {
@@ -279,7 +309,7 @@ class Calibration {
           return count <= decode.Info().max_rows && first + count <= spec_.max_context;
         },
         [&](int first, int count) {
-          return TimePrompt(decode, spec_.vocab, first, count, INT_MAX, kRuns).median_ms;
+          return TimePrompt(decode, spec_.vocab, first, count, INT_MAX, kRepeat).median_ms;
         });
   }
 
@@ -309,16 +339,15 @@ class Calibration {
     cost.lane = LaneOf(&thread);
     std::vector<KvSegment> segments;
     thread.Do([&] {
-      const auto takes = [&](int first, int count) {
-        return first + count <= spec_.max_context && unit.Reach(first) >= first + count &&
-               TakesPrompt(unit, first, kLengths[std::size(kLengths) - 1]);
-      };
-      MeasureChunks(cost, takes, [&](int first, int count) {
-        return TimePrefill(unit, spec_.vocab, first, count,
-                           std::max(count, cost.chunk.empty() ? 0 : MostOf(cost)), kRuns)
-            .median_ms;
-      });
-      for (const int count : {cost.chunk.front().first, MostOf(cost)})
+      if (!unit.Shapes().empty()) {
+        MeasureCalls(cost, unit);
+      } else {
+        MeasureChunks(cost, unit);
+      }
+      const Curve chunks = cost.FirstChunks();
+      if (chunks.empty())
+        throw Fail(ErrorKind::kUnsupported, "{}: takes no chunk of a length that is measured", cost.device);
+      for (const int count : {chunks.front().first, chunks.back().first})
         segments.push_back(unit.Begin(count, {}, {})->Run(Tokens(count, spec_.vocab), 0));
     });
     decode_thread_->Do([&] { MeasureHandoff(cost, segments); });
@@ -329,7 +358,42 @@ class Calibration {
     costs_.units.push_back(std::move(cost));
   }
 
-  static int MostOf(const PrefillCost& cost) { return cost.chunk.back().first; }
+  void MeasureChunks(PrefillCost& cost, PrefillDevice& unit) {
+    const auto takes = [&](int first, int count) {
+      return first + count <= spec_.max_context && unit.Reach(first) >= first + count &&
+             TakesPrompt(unit, first, kLengths[std::size(kLengths) - 1]);
+    };
+    MeasureChunks(cost, takes, [&](int first, int count) {
+      return TimePrefill(unit, spec_.vocab, first, count,
+                         std::max(count, cost.chunk.empty() ? 0 : cost.chunk.back().first), kRepeat)
+          .median_ms;
+    });
+  }
+
+  // Each function by itself, with as much before it as it takes. Slow ones are run once, after a run that
+  // opens them.
+  void MeasureCalls(PrefillCost& cost, PrefillDevice& unit) {
+    for (const PrefillShape& shape : unit.Shapes()) {
+      unit.SetCallCost([&](const PrefillShape& other) { return other == shape ? 0.0 : 1.0; });
+      const int first = std::min(shape.history, spec_.max_context - 1);
+      const auto tokens = Tokens(std::min(shape.tokens, spec_.max_context - first), spec_.vocab);
+      std::vector<KvSegment> past;
+      if (first > 0) past.push_back(Zeros(spec_, unit.Info().kv_id, first));
+      std::vector<double> times;
+      double spent = 0;
+      for (int run = 0; run <= kRuns && (run <= 1 || spent < kSlowCallsMs); ++run) {
+        const auto session = unit.Begin(first + int(tokens.size()), {}, past);
+        const auto start = Clock::now();
+        session->Run(tokens, first);
+        const double ms = MillisecondsSince(start);
+        if (run > 0) times.push_back(ms), spent += ms;
+      }
+      std::ranges::sort(times);
+      cost.calls.push_back({shape, Percentile(times, 50)});
+      Step();
+    }
+    unit.SetCallCost(cost.CostOfCalls());
+  }
 
   void MeasureHandoff(PrefillCost& cost, const std::vector<KvSegment>& segments) {
     const double small = TimeImport(*devices_.decode, segments[0], 5).median_ms;
@@ -341,7 +405,7 @@ class Calibration {
 
   // Steps beside a unit that never rests, against steps beside one that does.
   void MeasureSlowdown(PrefillCost& cost, PrefillDevice& unit, DeviceThread& thread) {
-    const int rows = std::min(4, devices_.decode->Info().max_rows), chunk = MostOf(cost);
+    const int rows = std::min(4, devices_.decode->Info().max_rows), chunk = cost.FirstChunks().back().first;
     const auto steps = [&] {
       double ms = 0;
       const int context = std::min(kContext, spec_.max_context - kSlowdownSteps - 2);

@@ -19,8 +19,13 @@ struct Timing {
   double median_ms = 0, least_ms = 0, most_ms = 0;
   double first_ms = 0;
 };
+// At least `least` runs, and on until they took `ms` together.
+struct Repeat {
+  int least = 5;
+  double ms = 0;
+};
 // `run` returns the milliseconds of the part that counts.
-Timing TimeRuns(int runs, const std::function<double()>& run);
+Timing TimeRuns(const Repeat& repeat, const std::function<double()>& run);
 
 // The thread that a device is called on, bound as its lane would be. One thread's.
 class DeviceThread {
@@ -43,8 +48,8 @@ class DeviceThread {
 
 // `count` tokens of a prompt after `history` tokens, keys and values only; at most `chunk` at a time, and no
 // more than the device takes. The device is the caller's thread's.
-Timing TimePrompt(DecodeDevice& device, int vocab, int history, int count, int chunk, int runs);
-Timing TimePrefill(PrefillDevice& device, int vocab, int history, int count, int chunk, int runs);
+Timing TimePrompt(DecodeDevice& device, int vocab, int history, int count, int chunk, const Repeat& repeat);
+Timing TimePrefill(PrefillDevice& device, int vocab, int history, int count, int chunk, const Repeat& repeat);
 // Whether a prefill device takes all of a prompt in chunks of that size, its first tokens included.
 bool TakesPrompt(const PrefillDevice& device, int count, int chunk);
 // Steps of `rows` sequences with `context` tokens each.

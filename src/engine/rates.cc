@@ -1,18 +1,12 @@
 #include "engine/rates.h"
 
-#include <fmt/format.h>
-
 #include "engine/shapes.h"
 
 namespace pd {
 namespace {
 
-double PerSecond(double amount, double ms) { return ms > 0 ? amount / (ms / 1000) : 0; }
-
-void CheckFlops(PhaseRates& rates, double peak) {
-  if (peak > 0 && rates.flops_per_s > peak)
-    rates.impossible = fmt::format("{:.4g} TFLOP/s, this device cannot exceed {:.4g}",
-                                   rates.flops_per_s / 1e12, peak / 1e12);
+PhaseRates RatesOf(int tokens, double flops, double bytes, double ms, const DeviceLimits& limits) {
+  return {RatesAgainst(flops, bytes, ms, limits), ms > 0 ? tokens / (ms / 1000) : 0};
 }
 
 }  // namespace
@@ -36,33 +30,18 @@ double KvBytes(const ModelSpec& spec, const Cost& cost, const DeviceInfo& device
 }
 
 PhaseRates PrefillRates(const ModelSpec& spec, const RequestStats& stats, double peak_flops) {
-  PhaseRates rates;
-  if (stats.prefill_tokens == 0) return rates;
-  rates.tokens_per_s = PerSecond(stats.prefill_tokens, stats.prefill_ms);
-  rates.flops_per_s =
-      PerSecond(CostOf(spec, stats.cached_tokens, stats.prefill_tokens, 0).flops, stats.prefill_ms);
-  CheckFlops(rates, peak_flops);
-  return rates;
+  if (stats.prefill_tokens == 0) return {};
+  const Cost cost = CostOf(spec, stats.cached_tokens, stats.prefill_tokens, 0);
+  return RatesOf(stats.prefill_tokens, cost.flops, 0, stats.prefill_ms, {peak_flops, 0});
 }
 
 PhaseRates DecodeRates(const ModelSpec& spec, const RequestStats& stats, const DeviceInfo& device,
                        double peak_flops, double bandwidth) {
-  PhaseRates rates;
-  if (stats.decode_tokens == 0) return rates;
+  if (stats.decode_tokens == 0) return {};
   const int prompt = stats.cached_tokens + stats.prefill_tokens + stats.tail_tokens;
   const Cost cost = CostOf(spec, prompt, stats.decode_tokens, stats.decode_tokens);
   const double bytes = double(device.weight_bytes) * stats.decode_tokens + KvBytes(spec, cost, device);
-  rates.tokens_per_s = PerSecond(stats.decode_tokens, stats.decode_ms);
-  rates.flops_per_s = PerSecond(cost.flops, stats.decode_ms);
-  rates.bytes_per_s = PerSecond(bytes, stats.decode_ms);
-  CheckFlops(rates, peak_flops);
-  if (bandwidth > 0) {
-    rates.bandwidth_used = rates.bytes_per_s / bandwidth;
-    if (rates.bandwidth_used > kBandwidthDoubt)
-      rates.impossible = fmt::format("{:.4g} GB/s, this machine reads {:.4g} from a working set of that size",
-                                     rates.bytes_per_s / 1e9, bandwidth / 1e9);
-  }
-  return rates;
+  return RatesOf(stats.decode_tokens, cost.flops, bytes, stats.decode_ms, {peak_flops, bandwidth});
 }
 
 }  // namespace pd

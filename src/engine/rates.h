@@ -1,25 +1,15 @@
-// Statistics of a request as rates, each behind a roofline gate: a number that cannot be true is not a fact.
+// Statistics of a request as rates, each behind the roofline gate: a number that cannot be true is not a
+// fact.
 #pragma once
-#include <string>
-
 #include "engine/request.h"
+#include "engine/roofline.h"
 #include "reference/count_ops.h"
 
 namespace pd {
 
-// A measured bandwidth is itself a measurement on a machine that may have been busy: so far above it a rate
-// may be.
-inline constexpr double kBandwidthDoubt = 1.25;
-
 // A phase's rates. 0: unknown, or the phase had nothing to do.
-struct PhaseRates {
+struct PhaseRates : RooflineRates {
   double tokens_per_s = 0;
-  double flops_per_s = 0;
-  double bytes_per_s = 0;     // weights, keys and values read from memory
-  double bandwidth_used = 0;  // bytes_per_s as a share of the machine's bandwidth
-  // Not empty: the rates exceed what the device can do, this says by how much. Then none of them may be
-  // shown.
-  std::string impossible;
 };
 
 // Operations a second that no device of this kind can exceed, from above and generously; 0: unknown.

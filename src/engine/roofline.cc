@@ -4,8 +4,6 @@
 
 #include <algorithm>
 
-#include "engine/rates.h"
-
 namespace pd {
 namespace {
 
@@ -100,18 +98,19 @@ std::vector<CheckedRow> CheckRows(double params, const std::vector<TimedRow>& ro
 }
 
 RooflineRates RatesAgainst(double flops, double bytes, double ms, const DeviceLimits& limits) {
-  const double seconds = ms / 1000;
   RooflineRates rates;
+  if (!(ms > 0)) return rates;
+  const double seconds = ms / 1000;
   rates.flops_per_s = flops / seconds;
   rates.bytes_per_s = bytes / seconds;
   if (limits.flops > 0) rates.flops_share = rates.flops_per_s / limits.flops;
   if (limits.bandwidth > 0) rates.bandwidth_share = rates.bytes_per_s / limits.bandwidth;
+  if (rates.bandwidth_share > kBandwidthDoubt)
+    rates.impossible = fmt::format("{:.4g} GB in {:.4g} ms = {:.4g} GB/s, the memory gives {:.4g} GB/s",
+                                   bytes / 1e9, ms, rates.bytes_per_s / 1e9, limits.bandwidth / 1e9);
   if (rates.flops_share > 1)
     rates.impossible = fmt::format("{:.4g} TFLOP in {:.4g} ms = {}, the device does {} at most", flops / 1e12,
                                    ms, Tera(rates.flops_per_s), Tera(limits.flops));
-  if (rates.bandwidth_share > kBandwidthDoubt)
-    rates.impossible = fmt::format("{:.4g} GB in {:.4g} ms = {:.4g} GB/s, the machine reads {:.4g} GB/s",
-                                   bytes / 1e9, ms, rates.bytes_per_s / 1e9, limits.bandwidth / 1e9);
   return rates;
 }
 

@@ -1,4 +1,4 @@
-// Whether a table of prefill times can be true.
+// Whether rates can be true: ours, and a table of others' prefill times.
 #pragma once
 #include <string>
 #include <vector>
@@ -32,17 +32,25 @@ struct CheckedRow {
 // measurement, in the order in which they were taken.
 std::vector<CheckedRow> CheckRows(double params, const std::vector<TimedRow>& rows);
 
-// What a device was measured to do at most; 0: unknown.
+// What a device does at most; 0: unknown.
 struct DeviceLimits {
-  double flops = 0, bandwidth = 0;  // operations and bytes a second
+  double flops = 0;      // operations a second: a bound that nothing exceeds
+  double bandwidth = 0;  // bytes a second, as measured
 };
 
-// A measurement of ours beside them.
+// A bandwidth is itself a measurement, of a machine that may have been busy: so far above it a rate may be.
+inline constexpr double kBandwidthDoubt = 1.25;
+
+// A measurement of ours beside them. 0: unknown.
 struct RooflineRates {
-  double flops_per_s = 0, bytes_per_s = 0;
-  double flops_share = 0, bandwidth_share = 0;  // of the limits; 0: unknown
-  std::string impossible;                       // not empty: the arithmetic that refuses it
+  double flops_per_s = 0;
+  double bytes_per_s = 0;                       // weights, keys and values read from memory
+  double flops_share = 0, bandwidth_share = 0;  // of the limits
+  // Not empty: the rates exceed what the device can do, this is the arithmetic. Then none of them may be
+  // shown.
+  std::string impossible;
 };
+// The gate of every rate that is printed. `flops` operations and `bytes` were done and read in `ms`.
 RooflineRates RatesAgainst(double flops, double bytes, double ms, const DeviceLimits& limits);
 
 }  // namespace pd

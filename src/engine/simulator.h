@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "base/percentile.h"
 #include "engine/cost_model.h"
-#include "engine/percentile.h"
 #include "engine/planner.h"
 #include "engine/timeline.h"
 

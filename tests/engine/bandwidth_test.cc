@@ -1,22 +1,18 @@
 #include "engine/bandwidth.h"
 
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include "base/files.h"
 #include "base/json.h"
+#include "tests/temp_folder.h"
 
 namespace pd {
 namespace {
 
 class BandwidthStoreTest : public ::testing::Test {
  protected:
-  BandwidthStoreTest() {
-    folder_ = std::filesystem::temp_directory_path() / ("bandwidth_test." + std::to_string(getpid()));
-    file_ = folder_ / "deeper" / "machine.json";
-  }
-  ~BandwidthStoreTest() override { std::filesystem::remove_all(folder_); }
-  std::filesystem::path folder_, file_;
+  const test::TempFolder folder_;
+  const std::filesystem::path file_ = folder_ / "deeper" / "machine.json";
 };
 
 TEST(BandwidthKey, RoundsToPowersOfTwo) {
@@ -68,11 +64,12 @@ TEST_F(BandwidthStoreTest, ImprovesUpwardsOnly) {
 TEST_F(BandwidthStoreTest, SurvivesForeignFilesAndUnwritablePlaces) {
   const BandwidthKey key{"a processor", 1, size_t(1) << 20};
   std::filesystem::create_directories(file_.parent_path());
+  const char* negative =
+      "{\"version\": 1, \"read_bandwidth\": [{\"cpu\": \"a processor\", \"threads\": 1, \"bytes\": 1048576,"
+      " \"bytes_per_s\": -1}]}";
   for (const char* text :
        {"", "not json", "[]", "{\"version\": 2}", "{\"version\": 1, \"read_bandwidth\": [3, {\"cpu\": []}]}",
-        "{\"version\": \"1\", \"read_bandwidth\": []}",
-        "{\"version\": 1, \"read_bandwidth\": [{\"cpu\": \"a processor\", \"threads\": 1, \"bytes\": 1048576,"
-        " \"bytes_per_s\": -1}]}"}) {
+        "{\"version\": \"1\", \"read_bandwidth\": []}", negative}) {
     WriteFileAtomically(file_, std::string_view(text));
     const double rate = BandwidthStore(file_).Get(key);
     EXPECT_GT(rate, 0) << text;

@@ -8,10 +8,10 @@
 
 #include "base/files.h"
 #include "engine/generate.h"
-#include "tests/cli/temp_folder.h"
 #include "tests/device_checks.h"
 #include "tests/engine/cpu_engine.h"
 #include "tests/expect_error.h"
+#include "tests/temp_folder.h"
 
 namespace pd::test {
 namespace {

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "base/json.h"
 #include "engine/overlap.h"
 #include "engine/planner.h"
@@ -34,11 +36,20 @@ TEST(DeviceThread, PassesOnWhatIsThrown) {
 TEST(Timing, IsTheMedianOfWhatCounts) {
   int call = 0;
   const double times[] = {100, 3, 1, 2, 9};
-  const Timing timing = TimeRuns(4, [&] { return times[call++]; });
+  const Timing timing = TimeRuns({4}, [&] { return times[call++]; });
   EXPECT_EQ(timing.first_ms, 100);
   EXPECT_EQ(timing.median_ms, 2.5);
   EXPECT_EQ(timing.least_ms, 1);
   EXPECT_EQ(timing.most_ms, 9);
+}
+
+TEST(Timing, GoesOnUntilItTookLongEnough) {
+  int calls = 0;
+  const auto run = [&] { return ++calls, 2.0; };
+  TimeRuns({3, 9}, run);
+  EXPECT_EQ(calls, 1 + 5);
+  TimeRuns({3, 1}, run);
+  EXPECT_EQ(calls, 6 + 1 + 3);
 }
 
 CalibrationDevices DevicesOf(const CpuModelForTests& model, int lanes) {
@@ -73,6 +84,72 @@ TEST(Calibrate, MeasuresEverythingThatAPlanNeeds) {
   }
 }
 
+// A device of fixed shapes, each of which takes its time whatever is in it.
+class ShapedPrefill final : public PrefillDevice {
+ public:
+  explicit ShapedPrefill(std::unique_ptr<DecodeDevice> device) : device_(std::move(device)) {}
+  const DeviceInfo& Info() const override { return device_.Info(); }
+  std::optional<std::string> Refuses(const Variant& variant) const override {
+    return device_.Refuses(variant);
+  }
+  std::vector<PrefillShape> Shapes() const override { return {{32, 0}, {32, 256}, {128, 0}, {128, 256}}; }
+  void SetCallCost(CallCost cost) override { cost_ = std::move(cost); }
+  int Reach(int first) const override { return pd::Reach(Shapes(), first); }
+  std::unique_ptr<PrefillSession> Begin(int capacity, const Variant& variant,
+                                        std::span<const KvSegment> prefix) override {
+    return std::make_unique<Session>(*this, device_.Begin(capacity, variant, prefix));
+  }
+  double CostOf(const PrefillShape& shape) const { return cost_(shape); }
+  // Of a call, in ms.
+  static int Time(const PrefillShape& shape) { return shape.tokens / 16 + shape.history / 64; }
+
+ private:
+  class Session final : public PrefillSession {
+   public:
+    Session(ShapedPrefill& device, std::unique_ptr<PrefillSession> session)
+        : device_(device), session_(std::move(session)) {}
+    KvSegment Run(std::span<const TokenId> chunk, int first) override {
+      for (const PlannedCall& call : PlanCalls(device_.Shapes(), first, int(chunk.size()), device_.cost_))
+        std::this_thread::sleep_for(std::chrono::milliseconds(Time(call.shape)));
+      return session_->Run(chunk, first);
+    }
+
+   private:
+    ShapedPrefill& device_;
+    std::unique_ptr<PrefillSession> session_;
+  };
+  PrefillVia device_;
+  CallCost cost_;
+};
+
+TEST(Calibrate, MeasuresEachFunctionOfADeviceOfFixedShapes) {
+  const CpuModelForTests model(LongSpec());
+  CalibrationDevices devices = DevicesOf(model, 2);
+  devices.units[0] = std::make_unique<ShapedPrefill>(model.Open(1));
+  int last = 0, total = 0;
+  const MachineCosts costs = Calibrate(std::move(devices), model.spec(), {[&](int done, int of) {
+                                         EXPECT_EQ(done, last + 1);
+                                         last = done, total = of;
+                                       }});
+  EXPECT_EQ(last, total);
+  const PrefillCost& cost = costs.units[0];
+  EXPECT_TRUE(cost.chunk.empty());
+  ASSERT_EQ(cost.calls.size(), 4u);
+  for (const PrefillCost::Call& call : cost.calls) EXPECT_GE(call.ms, ShapedPrefill::Time(call.shape));
+  EXPECT_GE(cost.PromptMs(0, 384, 128), 8 + 12 + 12);
+  EXPECT_GT(cost.HandoffMs(128), 0);
+
+  // The device is told, if it has these functions.
+  ShapedPrefill device(model.Open(0));
+  device.SetCallCost([](const PrefillShape&) { return 7.0; });
+  PrefillCost fewer = cost;
+  fewer.calls.pop_back();
+  UseMeasuredCalls(device, fewer);
+  EXPECT_EQ(device.CostOf({128, 256}), 7.0);
+  UseMeasuredCalls(device, cost);
+  EXPECT_EQ(device.CostOf({128, 256}), cost.calls[3].ms);
+}
+
 TEST(Calibrate, EndsWhenToldTo) {
   const CpuModelForTests model(LongSpec());
   const auto stop = [](int done, int) {
@@ -100,7 +177,8 @@ TEST(Overlap, WatchesTextsAroundAPrompt) {
   EXPECT_GT(result.first_token_ms, 0);
   EXPECT_EQ(result.prompt.prefill_tokens, 399);
   EXPECT_TRUE(std::ranges::is_sorted(result.alone.gaps_ms));
-  EXPECT_GT(result.context, 0);
+  EXPECT_GT(result.beside.context, 2);
+  EXPECT_EQ(result.alone.context, result.beside.context);
   const OverlapOptions too_long{.prompt = 4000};
   EXPECT_THROW(MeasureOverlap(engine, too_long, [] {}), Error);
 }

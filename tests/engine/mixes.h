@@ -10,8 +10,8 @@
 #include <thread>
 
 #include "engine/engine.h"
-#include "tests/cli/temp_folder.h"
 #include "tests/engine/faulty_devices.h"
+#include "tests/temp_folder.h"
 
 namespace pd::test {
 

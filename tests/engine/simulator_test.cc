@@ -14,8 +14,8 @@ namespace {
 MachineCosts Plain() {
   MachineCosts costs;
   costs.machine = "plain", costs.model = "none";
-  costs.direct = {"gpu", "", {{0, 0}, {100, 100}}, {}, 0, 0, 0, 1, 5};
-  costs.units = {{"ane", "", {{0, 0}, {100, 100}}, {}, 0, 0, 1, 1, 2}};
+  costs.direct = {.device = "gpu", .chunk = {{0, 0}, {100, 100}}, .lane = 0, .watts = 5};
+  costs.units = {{.device = "ane", .chunk = {{0, 0}, {100, 100}}, .watts = 2}};
   costs.decode = {"gpu", {{1, 10}, {2, 10}}, 0, 10};
   return costs;
 }
@@ -123,6 +123,30 @@ TEST(CostModel, HistoryMultiplies) {
   EXPECT_EQ(cost.ChunkMs(3000, 100), 500);        // on and on
   EXPECT_EQ(cost.ChunkMs(2000, 199), 190 * 4.0);  // the last ratio stands for longer chunks
   EXPECT_EQ(cost.PromptMs(0, 150, 100), 100 + cost.ChunkMs(100, 50));
+}
+
+// A device of fixed shapes takes as long as the calls it makes.
+TEST(CostModel, CallsAddUp) {
+  PrefillCost cost;
+  cost.device = "ane";
+  cost.calls = {{{128, 0}, 10}, {{512, 0}, 30}, {{512, 1024}, 50}};
+  EXPECT_EQ(cost.ChunkMs(0, 1), 10);
+  EXPECT_EQ(cost.ChunkMs(0, 128), 10);
+  EXPECT_EQ(cost.ChunkMs(0, 129), 30);
+  EXPECT_EQ(cost.ChunkMs(1, 16), 50);
+  EXPECT_EQ(cost.PromptMs(0, 600, 512), 30 + 50);
+  EXPECT_EQ(cost.ChunkMs(1000, 600), 50 + 50 + 50 * 64 / 512.0);  // 64 tokens that another device reads
+  EXPECT_EQ(cost.FirstChunks(), (Curve{{128, 10}, {512, 30}}));
+
+  MachineCosts costs = CostsOf(FindChip("M4 Max"), KnownShape("qwen3-0.6b"), "qwen3-0.6b", 4.5);
+  costs.units = {cost};
+  const Json json = ToJson(costs);
+  EXPECT_EQ(ToJson(ReadMachineCosts(ParseJson(json.dump(), "file"), "file")), json);
+  for (const char* calls : {"[]", "3", "[[128, 0]]", "[[0, 0, 1]]", "[[128, -1, 1]]", "[[128, 0, -1]]"}) {
+    Json bad = json;
+    bad["prefill"][0]["calls"] = ParseJson(calls, "test");
+    EXPECT_TRUE(ThrowsOn(bad)) << calls;
+  }
 }
 
 TEST(CostModel, CurvesAreLinearBetweenPoints) {

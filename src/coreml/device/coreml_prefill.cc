@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "coreml/device/estimated_cost.h"
 #include "coreml/device/history.h"
 #include "coreml/device/inputs.h"
 #include "coreml/device/results.h"
@@ -18,19 +19,18 @@ class Session;
 
 class CoreMlPrefill final : public PrefillDevice {
  public:
-  CoreMlPrefill(const ModelSource& model, const Bundle& bundle, const PredictorFactory& open,
-                CoreMlOptions options)
+  CoreMlPrefill(ModelSource& model, const Bundle& bundle, const PredictorFactory& open, CoreMlOptions options)
       : spec_(model.spec),
         embed_(model.tensors.embed),
         bundle_(bundle),
-        cost_(options.cost ? std::move(options.cost) : EstimatedCost(model.spec)),
+        cost_(EstimatedCost(model.spec)),
         inputs_(spec_, embed_, bundle.stream_scale, bundle.lowering.attention) {
-    Weights<TensorView> tensors = model.tensors;
-    identity_ = {SpecDigest(spec_), WeightsDigest(spec_, tensors), {}};
+    identity_ = {SpecDigest(spec_), model.Digest(), {}};
     CheckBundleModel(bundle, identity_.spec, identity_.weights);
     info_.name = std::move(options.name);
+    info_.kv_id = identity_;
     info_.physical = options.physical;
-    for (const mil::PrefillShape& f : bundle.functions) info_.max_rows = std::max(info_.max_rows, f.tokens);
+    for (const PrefillShape& f : bundle.functions) info_.max_rows = std::max(info_.max_rows, f.tokens);
     for (int layer = 0; layer < int(spec_.layers.size()); ++layer) {
       past_keys_[mil::PastKeys(layer)] = layer;
       past_values_[mil::PastValues(layer)] = layer;
@@ -47,18 +47,20 @@ class CoreMlPrefill final : public PrefillDevice {
   std::optional<std::string> Refuses(const Variant&) const override {
     return std::nullopt;
   }  // tables are inputs
+  std::vector<PrefillShape> Shapes() const override { return bundle_.functions; }
+  void SetCallCost(CallCost cost) override { cost_ = std::move(cost); }
   int Reach(int first) const override { return pd::Reach(bundle_.functions, first); }
   std::unique_ptr<PrefillSession> Begin(int capacity, const Variant& variant,
                                         std::span<const KvSegment> prefix) override;
 
   // The functions that sequences of up to `capacity` tokens use: those of larger buckets would only make
   // their history larger.
-  std::vector<mil::PrefillShape> FunctionsFor(int capacity) const {
+  std::vector<PrefillShape> FunctionsFor(int capacity) const {
     int enough = INT_MAX;  // the smallest bucket that holds all but the last token
-    for (const mil::PrefillShape& f : bundle_.functions)
+    for (const PrefillShape& f : bundle_.functions)
       if (f.history + 1 >= capacity) enough = std::min(enough, f.history);
-    std::vector<mil::PrefillShape> functions;
-    for (const mil::PrefillShape& f : bundle_.functions)
+    std::vector<PrefillShape> functions;
+    for (const PrefillShape& f : bundle_.functions)
       if (f.history <= enough) functions.push_back(f);
     return functions;
   }
@@ -66,13 +68,13 @@ class CoreMlPrefill final : public PrefillDevice {
   // The keys and values of a chunk; `history` holds what comes before it, and gets what is computed. When a
   // function is given up on the way, the others compute what is left, as far as they reach.
   KvSegment Run(std::span<const TokenId> chunk, const Variant& variant,
-                std::span<const mil::PrefillShape> functions, int capacity, History& history) {
+                std::span<const PrefillShape> functions, int capacity, History& history) {
     const int first = history.count(), end = first + int(chunk.size());
     KvIdentity id = identity_;
     id.rope = variant.rope;
     std::vector<CallResults> results;
     for (bool whole = false; !whole;) {
-      const std::vector<mil::PrefillShape> usable = Usable(functions);
+      const std::vector<PrefillShape> usable = Usable(functions);
       if (usable.size() < functions.size() && pd::Reach(usable, history.count()) < end)
         throw Fail(ErrorKind::kDevice, "{}: {}", info_.name, WhyNotUsable(functions));
       try {
@@ -81,7 +83,8 @@ class CoreMlPrefill final : public PrefillDevice {
         whole = true;
       } catch (const Error& error) {
         if (error.kind() != ErrorKind::kDevice) throw;
-        if (Usable(functions).size() == usable.size()) throw;
+        const std::vector<mil::PrefillShape> left = Usable(functions);
+        if (left.size() == usable.size() || pd::Reach(left, history.count()) < end) throw;
       }
     }
     if (end < capacity) PrepareNext(Usable(functions), end, std::min(int(chunk.size()), capacity - end));
@@ -92,9 +95,9 @@ class CoreMlPrefill final : public PrefillDevice {
   const KvIdentity& identity() const { return identity_; }
 
  private:
-  std::vector<mil::PrefillShape> Usable(std::span<const mil::PrefillShape> functions) const {
-    std::vector<mil::PrefillShape> usable;
-    for (const mil::PrefillShape& f : functions)
+  std::vector<PrefillShape> Usable(std::span<const PrefillShape> functions) const {
+    std::vector<PrefillShape> usable;
+    for (const PrefillShape& f : functions)
       if (std::ranges::none_of(predictors_, [&, name = mil::FunctionName(f)](const auto& predictor) {
             return predictor->GivenUp(name).has_value();
           }))
@@ -103,8 +106,8 @@ class CoreMlPrefill final : public PrefillDevice {
   }
 
   // What was said of the first function that is given up.
-  std::string WhyNotUsable(std::span<const mil::PrefillShape> functions) const {
-    for (const mil::PrefillShape& f : functions)
+  std::string WhyNotUsable(std::span<const PrefillShape> functions) const {
+    for (const PrefillShape& f : functions)
       for (const auto& predictor : predictors_)
         if (const auto why = predictor->GivenUp(mil::FunctionName(f)))
           return fmt::format("function {} is not used: {}", mil::FunctionName(f), *why);
@@ -130,10 +133,10 @@ class CoreMlPrefill final : public PrefillDevice {
     }
   }
 
-  void Prepare(const mil::PrefillShape& shape) {
+  void Prepare(const PrefillShape& shape) {
     for (const auto& predictor : predictors_) predictor->Prepare(mil::FunctionName(shape));
   }
-  void PrepareNext(const std::vector<mil::PrefillShape>& functions, int first, int count) {
+  void PrepareNext(const std::vector<PrefillShape>& functions, int first, int count) {
     count = std::min(count, pd::Reach(functions, first) - first);
     if (count > 0) Prepare(PlanCalls(functions, first, count, cost_).front().shape);
   }
@@ -202,7 +205,7 @@ class Session final : public PrefillSession {
  private:
   int LargestHistory() const {
     int largest = 0;
-    for (const mil::PrefillShape& f : functions_) largest = std::max(largest, f.history);
+    for (const PrefillShape& f : functions_) largest = std::max(largest, f.history);
     return largest;
   }
   void CheckContinues(int first) const {
@@ -214,7 +217,7 @@ class Session final : public PrefillSession {
   CoreMlPrefill& device_;
   Variant variant_;
   int capacity_;
-  std::vector<mil::PrefillShape> functions_;
+  std::vector<PrefillShape> functions_;
   History history_;
 };
 
@@ -227,7 +230,7 @@ std::unique_ptr<PrefillSession> CoreMlPrefill::Begin(int capacity, const Variant
 
 }  // namespace
 
-std::unique_ptr<PrefillDevice> OpenCoreMlPrefill(const ModelSource& model, const Bundle& bundle,
+std::unique_ptr<PrefillDevice> OpenCoreMlPrefill(ModelSource& model, const Bundle& bundle,
                                                  const PredictorFactory& open, CoreMlOptions options) {
   return std::make_unique<CoreMlPrefill>(model, bundle, open, std::move(options));
 }

@@ -3,9 +3,9 @@
 #include <span>
 #include <vector>
 
-#include "coreml/device/chunk_plan.h"
 #include "coreml/device/predictor.h"
 #include "coreml/mil/prefill.h"
+#include "device/chunk_plan.h"
 #include "device/device.h"
 #include "model/rows.h"
 #include "model/tensor.h"

@@ -17,8 +17,7 @@ void CheckNumbers(const HalfTensor& tensor, const std::string& name, int64_t cha
     const F16* row = tensor.data + c * channel;
     uint16_t bad = 0;
     for (int t = 0; t < count; ++t) bad |= uint16_t((row[t * token].bits & kExponent) == kExponent);
-    if (bad)
-      throw Fail(ErrorKind::kDevice, "the program returned '{}' with values that are no numbers", name);
+    if (bad) throw NotFinite(fmt::format("the program returned '{}' with values that are no numbers", name));
   }
 }
 

@@ -54,8 +54,8 @@ int64_t SourceBytes(const Weights<TensorView>& tensors, const ModelSpec& spec) {
 // Everything that one export needs at hand.
 class Exporter {
  public:
-  Exporter(const ModelSource& model, const ExportOptions& options, const Progress& progress)
-      : spec_(model.spec), tensors_(model.tensors), options_(options), progress_(progress) {
+  Exporter(ModelSource& model, const ExportOptions& options, const Progress& progress)
+      : model_(model), spec_(model.spec), tensors_(model.tensors), options_(options), progress_(progress) {
     report_.bundle.family = model.family;
     report_.bundle.spec = SpecDigest(spec_);
     report_.bundle.format = options.weights;
@@ -67,7 +67,7 @@ class Exporter {
   ExportReport Run(const fs::path& folder) && {
     report_.bundle.path = folder;
     progress_({"digest", 0, report_.source_bytes});
-    report_.bundle.weights = WeightsDigest(spec_, tensors_);
+    report_.bundle.weights = model_.Digest();
     progress_({"digest", report_.source_bytes, report_.source_bytes});
     scales_ = UnitScales(spec_);
     if (!options_.sample.empty()) Measure();
@@ -202,6 +202,7 @@ class Exporter {
   }
 
   ThreadPool pool_{std::max(1, int(std::thread::hardware_concurrency()))};
+  ModelSource& model_;
   const ModelSpec& spec_;
   Weights<TensorView> tensors_;  // views: ForEachWeight wants them mutable
   const ExportOptions& options_;
@@ -250,7 +251,7 @@ std::vector<int> ChooseShards(const std::vector<int64_t>& layer_bytes, int64_t m
   }
 }
 
-ExportReport ExportBundle(const ModelSource& model, const fs::path& out, const ExportOptions& options,
+ExportReport ExportBundle(ModelSource& model, const fs::path& out, const ExportOptions& options,
                           const Progress& progress) {
   if (options.max_shard_bytes < 1) throw Fail(ErrorKind::kBadRequest, "--max-shard-mb: must be positive");
   PartialFolder folder(out, kBundleFile);

@@ -12,10 +12,10 @@ namespace {
 using cpu::kTile;
 
 // Rows of a block: their floats stay in the second cache while tiles pass by.
-constexpr int64_t kBlockFloats = 128 * 1024;
+constexpr int64_t kBlockFloats = int64_t(128) << 10;
 constexpr int64_t kMostBlockRows = 192;
 // Rows that are loaded once for all threads, at most.
-constexpr int64_t kSharedFloats = 2 * 1024 * 1024;
+constexpr int64_t kSharedFloats = int64_t(2) << 20;
 
 // An odd number of lines from row to row keeps rows out of each other's cache sets.
 int64_t RowStride(int64_t k) { return (k + 15) / 16 * 16 + 16; }
@@ -48,7 +48,8 @@ class Run {
 
   void operator()() {
     const int64_t tiles = product_.factor.tile_count();
-    const bool by_tiles = tiles >= 2 * machine_.pool.threads() && product_.rows * stride_ <= kSharedFloats;
+    const bool by_tiles =
+        tiles >= int64_t(2) * machine_.pool.threads() && product_.rows * stride_ <= kSharedFloats;
     by_tiles ? SplitTiles(tiles) : SplitRows(tiles);
   }
 

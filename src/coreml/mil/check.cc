@@ -66,7 +66,9 @@ class Checker {
     int64_t count = 1;
     for (int64_t d : type.shape) {
       if (d == kUnknown) continue;
-      if (d < 0 || d > INT32_MAX || (count *= std::max<int64_t>(d, 1)) > kMostElements)
+      const bool possible = d >= 0 && d <= INT32_MAX;
+      if (possible) count *= std::max<int64_t>(d, 1);
+      if (!possible || count > kMostElements)
         throw Bad("'{}' has an impossible shape {}", name, ToString(type));
     }
   }

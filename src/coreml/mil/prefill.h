@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "device/chunk_plan.h"
 #include "model/spec.h"
 
 namespace pd::mil {
@@ -19,12 +20,8 @@ enum class AttentionForm : uint8_t {
 const char* Name(AttentionForm form);
 std::optional<AttentionForm> AttentionFormOf(std::string_view name);
 
-// One function of a package.
-struct PrefillShape {
-  int tokens = 0;   // T: rows of a chunk
-  int history = 0;  // S: past tokens it can attend to
-  bool operator==(const PrefillShape&) const = default;
-};
+// One function of a package: T is shape.tokens, S shape.history.
+using pd::PrefillShape;
 std::string FunctionName(const PrefillShape& shape);  // "prefill_t128_s1024"
 
 inline constexpr const char* kHidden = "x";  // (1, C, 1, T): embedded tokens, or the stream of the last shard

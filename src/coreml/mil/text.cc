@@ -81,7 +81,7 @@ void Append(std::string& out, const Operation& op, int depth) {
     std::vector<std::string> parts;
     for (const Binding& b : bindings) parts.push_back(Text(b));
     const std::string list = fmt::format("{}", fmt::join(parts, ", "));
-    inputs.push_back(bindings.size() == 1 ? parameter + " = " + list
+    inputs.push_back(bindings.size() == 1 ? fmt::format("{} = {}", parameter, list)
                                           : fmt::format("{} = ({})", parameter, list));
   }
   for (const auto& [key, value] : op.attributes)

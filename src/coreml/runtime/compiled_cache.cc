@@ -312,7 +312,7 @@ Status CompiledCache::Get(const CompiledKey& key, bool anew, const CancelCheck& 
   else
     try {
       Evict(folder_, name, most_bytes_);
-    } catch (const std::exception&) {
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): there is nothing to do
       // Somebody else is tidying up: what is left over goes the next time.
     }
   *model = made;

@@ -1,22 +1,11 @@
 #include "coreml/runtime/engagement.h"
 
-#include <algorithm>
 #include <array>
-#include <vector>
 
 #include "base/error.h"
+#include "base/percentile.h"
 
 namespace pd {
-namespace {
-
-double Median(std::span<const double> times) {
-  PD_CHECK(!times.empty());
-  std::vector<double> sorted(times.begin(), times.end());
-  std::ranges::sort(sorted);
-  return sorted[sorted.size() / 2];
-}
-
-}  // namespace
 
 const char* Name(Engagement::Verdict verdict) {
   switch (verdict) {
@@ -40,8 +29,9 @@ std::optional<Engagement::Verdict> VerdictOf(std::string_view name) {
 Engagement JudgeEngagement(std::span<const double> with_engine, std::span<const double> cpu_only,
                            const EngagementLimits& limits) {
   Engagement result;
-  result.engine_ms = Median(with_engine);
-  result.cpu_ms = Median(cpu_only);
+  PD_CHECK(!with_engine.empty() && !cpu_only.empty());
+  result.engine_ms = Median({with_engine.begin(), with_engine.end()});
+  result.cpu_ms = Median({cpu_only.begin(), cpu_only.end()});
   if (result.cpu_ms < limits.least_ms)
     result.verdict = Engagement::Verdict::kUnknown;
   else if (result.engine_ms <= limits.most_ratio * result.cpu_ms)

@@ -25,6 +25,7 @@ std::vector<Kind> ByKind(const std::vector<PlannedOp>& ops) {
     kind.cost += op.cost;
   }
   std::vector<Kind> sorted;
+  sorted.reserve(kinds.size());
   for (auto& [key, kind] : kinds) sorted.push_back(std::move(kind));
   std::ranges::stable_sort(sorted, [](const Kind& a, const Kind& b) {
     return a.cost != b.cost ? a.cost > b.cost : a.count > b.count;

@@ -274,25 +274,29 @@ class RuntimePredictor final : public Predictor {
   Failure Ready(const std::string& function) {
     if (Failure failure = Compiled(); !failure.status.ok()) return failure;
     Function& f = functions_[function];
-    if (f.disabled.empty() && !f.verdict) {
-      f.verdict = compiled_->Verdict(function).value_or(FunctionVerdict{});
-      if (!f.verdict->refused.empty())
-        Disable(function,
-                fmt::format("{} (found out earlier; remove {} to try again)", f.verdict->refused,
-                            compiled_->path().parent_path().string()),
-                false);
-    }
-    if (!f.disabled.empty())
-      throw Fail(ErrorKind::kDevice, "{}: function {}: {}", package_, function, f.disabled);
-    if (Status status = Plan(function, f); !status.ok()) return {Stage::kPlan, std::move(status)};
-    if (Status status = TryApart(function, f); !status.ok()) return {Stage::kTrial, std::move(status)};
+    const auto check_enabled = [&] {
+      if (!f.disabled.empty())
+        throw Fail(ErrorKind::kDevice, "{}: function {}: {}", package_, function, f.disabled);
+    };
+    check_enabled();
+    if (!f.verdict) f.verdict = compiled_->Verdict(function).value_or(FunctionVerdict{});
+    FunctionVerdict& verdict = *f.verdict;
+    if (!verdict.refused.empty())
+      Disable(function,
+              fmt::format("{} (found out earlier; remove {} to try again)", verdict.refused,
+                          compiled_->path().parent_path().string()),
+              false);
+    check_enabled();
+    if (Status status = Plan(function, f, verdict); !status.ok()) return {Stage::kPlan, std::move(status)};
+    if (Status status = TryApart(function, verdict); !status.ok()) return {Stage::kTrial, std::move(status)};
     if (Status status = Load(function, f); !status.ok()) return {Stage::kLoad, std::move(status)};
-    if (Status status = Measure(function, f); !status.ok()) return {Stage::kFirstPredict, std::move(status)};
+    if (Status status = Measure(function, f, verdict); !status.ok())
+      return {Stage::kFirstPredict, std::move(status)};
     return {};
   }
 
-  Status Plan(const std::string& function, Function& f) {
-    if (f.verdict->audited || f.unplanned) return {};
+  Status Plan(const std::string& function, Function& f, FunctionVerdict& verdict) {
+    if (verdict.audited || f.unplanned) return {};
     Placement placement;
     Status status = shared_->core_ml().Plan(compiled_->path(), function, CancelChecker(), &placement);
     if (!status.ok()) {
@@ -303,27 +307,27 @@ class RuntimePredictor final : public Predictor {
     shared_->Update(package_, function, [&](FunctionReport& r) { r.placement = placement; });
     if (const auto refused = RefusedPlacement(placement, shared_->options().placement))
       return Status::Fail(Code::kOffEngine, *refused);
-    f.verdict->audited = true;
-    f.verdict->share_of_ops = placement.ShareOfOps();
-    f.verdict->share_of_cost = placement.ShareOfCost();
-    Learnt(function, f);
+    verdict.audited = true;
+    verdict.share_of_ops = placement.ShareOfOps();
+    verdict.share_of_cost = placement.ShareOfCost();
+    Learnt(function, verdict);
     return {};
   }
 
-  Status TryApart(const std::string& function, Function& f) {
-    if (f.verdict->tried || !shared_->options().trial) return {};
+  Status TryApart(const std::string& function, FunctionVerdict& verdict) {
+    if (verdict.tried || !shared_->options().trial) return {};
     shared_->Say(
         fmt::format("{}: making function {} ready, once; this may take minutes", package_, function));
     Status status = shared_->options().trial(compiled_->path(), function, CancelChecker());
     if (!status.ok()) return status;
-    f.verdict->tried = true;
-    Learnt(function, f);
+    verdict.tried = true;
+    Learnt(function, verdict);
     return {};
   }
 
-  void Learnt(const std::string& function, const Function& f) {
-    compiled_->SetVerdict(function, *f.verdict);
-    shared_->Update(package_, function, [&](FunctionReport& r) { r.verdict = f.verdict; });
+  void Learnt(const std::string& function, const FunctionVerdict& verdict) {
+    compiled_->SetVerdict(function, verdict);
+    shared_->Update(package_, function, [&](FunctionReport& r) { r.verdict = verdict; });
   }
 
   Loading LoadNow(const CompiledModel& compiled, const std::string& function) const {
@@ -389,8 +393,8 @@ class RuntimePredictor final : public Predictor {
 
   // ---- whether the engine runs it ----
 
-  Status Measure(const std::string& function, Function& f) {
-    if (f.verdict->engagement) return {};
+  Status Measure(const std::string& function, Function& f, FunctionVerdict& verdict) {
+    if (verdict.engagement) return {};
     const ZeroInputs zeros(f.loaded->Interface());
     std::vector<double> with_engine, cpu_only;
     if (Status status = Time(*f.loaded, *f.surfaces, zeros.tensors(), with_engine); !status.ok())
@@ -401,12 +405,12 @@ class RuntimePredictor final : public Predictor {
     if (status.ok()) status = Time(*on_cpu, *f.surfaces, zeros.tensors(), cpu_only);
     if (status.code == Code::kCancelled) return status;
     if (!status.ok()) {  // nothing to compare with: it is tried again at the next start
-      f.verdict->engagement = Engagement{};
+      verdict.engagement = Engagement{};
       return {};
     }
     const Engagement engagement = JudgeEngagement(with_engine, cpu_only, shared_->options().engagement);
-    f.verdict->engagement = engagement;
-    Learnt(function, f);
+    verdict.engagement = engagement;
+    Learnt(function, verdict);
     if (engagement.verdict != Engagement::Verdict::kNotEngaged) return {};
     return Status::Fail(
         Code::kOffEngine,

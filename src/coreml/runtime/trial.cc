@@ -12,7 +12,8 @@
 
 #include "coreml/runtime/zeros.h"
 
-extern char** environ;  // what the child starts with is what this process has
+// What the child starts with is what this process has.
+extern char** environ;  // NOLINT(readability-redundant-declaration): macOS declares it nowhere
 
 namespace pd {
 namespace {
@@ -34,6 +35,7 @@ class Child {
   // 0, or the error's number.
   int Start(std::vector<std::string>& words) {
     std::vector<char*> arguments;
+    arguments.reserve(words.size() + 1);
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
     posix_spawn_file_actions_t files;
