@@ -18,6 +18,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/percentile.h"
 #include "bench/device/random_model.h"
 #include "cpu/cpu_device.h"
 #include "device/local_device.h"
@@ -38,7 +39,7 @@ struct Spread {
 };
 Spread Of(std::vector<double> values) {
   std::ranges::sort(values);
-  return {values[values.size() / 2], values.front(), values.back()};
+  return {Percentile(values, 50), values.front(), values.back()};
 }
 
 struct Options {
@@ -85,7 +86,7 @@ class Decoder {
     for (SlotId slot : slots_) {
       try {
         device_.Close(slot);
-      } catch (const Error&) {  // after a failure, which is reported already
+      } catch (const Error&) {  // NOLINT(bugprone-empty-catch): after a failure, which is reported already
       }
     }
   }

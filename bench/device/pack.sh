@@ -15,7 +15,7 @@ cd "$root"
 # Tests are listed when they run: this machine may have no NVIDIA libraries, without which they do not start.
 cmake -S . -B build/cuda -G Ninja -DCMAKE_BUILD_TYPE=Release -DPD_MLX=cuda -DPD_MLX_ROOT="${PD_MLX_ROOT:-}" \
   -DCMAKE_GTEST_DISCOVER_TESTS_DISCOVERY_MODE=PRE_TEST >/dev/null
-ninja -C build/cuda mlx_bench mlx_test device_test
+ninja -C build/cuda pd-engine mlx_bench mlx_test device_test
 mlx=${PD_MLX_ROOT:-$(echo build/cuda/_mlx/mlx-cuda-13-*)}
 
 # MLX without the machine code of other generations: 146 MB become 14. Takes minutes, and stays the same.
@@ -31,9 +31,9 @@ fi
 
 # What we built, and the libraries that a bare machine may lack.
 mkdir -p "$work/bin" "$work/lib"
-cp build/cuda/bench/mlx_bench build/cuda/tests/mlx/mlx_test build/cuda/tests/device/device_test "$work/bin/"
+cp build/cuda/pd-engine build/cuda/bench/mlx_bench build/cuda/tests/mlx/mlx_test build/cuda/tests/device/device_test "$work/bin/"
 strip "$work"/bin/*
-for library in $(ldd "$work"/bin/* 2>/dev/null | awk '/lib(fmt|xxhash|gtest|spdlog)/ { print $3 }' | sort -u); do
+for library in $(ldd "$work"/bin/* 2>/dev/null | awk '/lib(fmt|xxhash|gtest|spdlog|protobuf)/ { print $3 }' | sort -u); do
   cp "$library" "$work/lib/"
 done
 tar -C "$work" -cJf "$out/ours.tar.xz" bin lib

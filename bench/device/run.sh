@@ -3,6 +3,7 @@
 #   run.sh check WEIGHTS [ACTIVATIONS]     our kernels against MLX's operations (q4, q8 or f16; f16 or bf16)
 #   run.sh test               every test of the device
 #   run.sh bench SHAPE WEIGHTS [mlx_bench's arguments]     ours, then mlx-lm (not with PD_PEER=0)
+#   run.sh engine ARGUMENTS   the program itself
 #   run.sh split SHAPE WEIGHTS [mlx_bench's arguments]     prefill on the processor while the GPU decodes
 set -euo pipefail
 pack=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd -P)
@@ -26,7 +27,7 @@ export LD_LIBRARY_PATH=$site/mlx/lib:$site/lib:${LD_LIBRARY_PATH:-} PYTHONPATH=$
 export CUDA_HOME=${CUDA_HOME:-/usr/local/cuda} MLX_PTX_CACHE_DIR=$ptx
 export MLX_ENABLE_CACHE_THRASHING_CHECK=0 MLX_CUDA_GRAPH_CACHE_SIZE=4000 MLX_MAX_OPS_PER_BUFFER=${MLX_MAX_OPS_PER_BUFFER:-400}
 
-case ${1:?check, test, bench or split} in
+case ${1:?check, test, bench, engine or split} in
   check) "$site/bin/mlx_bench" --check --weights "$2" --activations "${3:-f16}" ;;
   test)
     status=0
@@ -40,6 +41,7 @@ case ${1:?check, test, bench or split} in
     "$site/bin/mlx_bench" --shape "$2" --weights "$3" "${@:4}"
     [ "${PD_PEER:-1}" = 0 ] || python3 "$pack/mlx_lm_peer.py" "$2" "$3"
     ;;
+  engine) "$site/bin/pd-engine" "${@:2}" ;;
   split) "$site/bin/mlx_bench" --shape "$2" --weights "$3" --split 4096 "${@:4}" ;;
   *)
     echo "run.sh: no command '$1'" >&2

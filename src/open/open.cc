@@ -30,6 +30,11 @@ MlxOptions MlxOptionsFor(int quantise_bits) {
   return options;
 }
 
+// Processors left to the threads that hand steps to a GPU: a busy one makes it wait.
+constexpr int kSubmitters = 2;
+
+bool MlxOnCpu() { return std::string_view(MlxBackendName()) == "cpu"; }
+
 int AllThreads(const OpenOptions& options) {
   return options.threads > 0 ? options.threads : std::max(1, int(std::thread::hardware_concurrency()));
 }
@@ -65,7 +70,8 @@ class Loader {
 
   // Cores: processors of its own; none: all that the options allow, shared with other devices.
   std::unique_ptr<DecodeDevice> OpenCpu(const std::vector<int>& cores) {
-    if (!cpu_) cpu_ = LoadCpuModel(source_.spec, source_.tensors, *Pool({}), options_.progress);
+    if (!cpu_)
+      cpu_ = LoadCpuModel(source_.spec, source_.tensors, *Pool({}), options_.progress, source_.Digest());
     CpuDeviceOptions options;
     options.max_rows = kCpuRows;
     options.cores = cores;
@@ -75,7 +81,7 @@ class Loader {
   std::unique_ptr<DecodeDevice> OpenMlx(const std::vector<int>&) {
     if (!mlx_) {
       mlx_ = LoadMlxModel(source_.spec, source_.tensors, MlxOptionsFor(options_.quantise_bits),
-                          options_.progress);
+                          options_.progress, source_.Digest());
       if (options_.note)
         for (const std::string& sentence : LoadNotes(*mlx_)) options_.note(sentence);
     }
@@ -83,7 +89,7 @@ class Loader {
   }
 
   std::unique_ptr<DecodeDevice> OpenReference(const std::vector<int>&) {
-    if (!reference_) reference_ = LoadReferenceModel(source_.spec, source_.tensors);
+    if (!reference_) reference_ = LoadReferenceModel(source_.spec, source_.tensors, source_.Digest());
     return OpenReferenceDevice(reference_);
   }
 
@@ -246,8 +252,8 @@ std::vector<std::string> PrefillDeviceNames() { return Names(CanPrefill); }
 
 std::vector<std::string> UsefulDeviceNames() {
   return Names([](const Entry& entry) {
-    const bool checks = entry.open == &Loader::OpenReference ||
-                        (entry.open == &Loader::OpenMlx && std::string_view(MlxBackendName()) == "cpu");
+    const bool checks =
+        entry.open == &Loader::OpenReference || (entry.open == &Loader::OpenMlx && MlxOnCpu());
     return CanPrefill(entry) && !checks;
   });
 }
@@ -271,7 +277,10 @@ Devices OpenDevices(ModelSource& model, std::span<const std::string> prefill, st
   std::vector<const Entry*> entries;
   for (const std::string& name : prefill) entries.push_back(&Find(name, CanPrefill));
   const CoreSplit cores = DivideCores(options);
-  Loader loader(model, options);
+  OpenOptions own = options;
+  const bool gpu_decodes = decode_entry.open == &Loader::OpenMlx && !MlxOnCpu();
+  if (gpu_decodes && own.threads == 0) own.threads = std::max(1, AllThreads(options) - kSubmitters);
+  Loader loader(model, own);
   Devices devices;
   for (const Entry* entry : entries) {
     devices.prefill.push_back(loader.OpenPrefill(*entry, cores.prefill));

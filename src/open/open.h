@@ -18,7 +18,8 @@
 namespace pd {
 
 struct OpenOptions {
-  int threads = 0;  // that a CPU device computes with; 0: one for each processor
+  // That a CPU device computes with; 0: one for each processor, but for two beside a GPU that decodes.
+  int threads = 0;
   // Not both 0: prefill and decode on the CPU get processors of their own, this many; 0: what the other
   // leaves. Devices that do not overlap compute at the same time.
   int prefill_threads = 0, decode_threads = 0;
