@@ -57,7 +57,8 @@ void ReadLargeBlock(DType type, const std::byte* src, int g, QuantGroup* group) 
   group->minimum = -(ToFloat(Load<F16>(src + 2)) * float(minimum));
   group->zero = 0;
   const std::byte* fifth = src + 16;
-  const std::byte* nibbles = src + (type == DType::kQ5K ? 48 : 16) + g / 2 * 32;
+  const ptrdiff_t pair = g / 2;
+  const std::byte* nibbles = src + (type == DType::kQ5K ? 48 : 16) + 32 * pair;
   for (int i = 0; i < 32; ++i) {
     uint32_t code = uint32_t(nibbles[i]) >> (g % 2 * 4) & 15;
     if (type == DType::kQ5K) code |= (uint32_t(fifth[i]) >> g & 1) << 4;
@@ -70,7 +71,7 @@ void ReadLargeBlock(DType type, const std::byte* src, int g, QuantGroup* group) 
 // 2 n of byte i.
 void DequantizeQ6K(const std::byte* src, float* out) {
   const float d = ToFloat(Load<F16>(src + 208));
-  for (int half = 0; half < 2; ++half) {
+  for (ptrdiff_t half = 0; half < 2; ++half) {
     const std::byte *low = src + 64 * half, *high = src + 128 + 32 * half, *scales = src + 192 + 8 * half;
     for (int n = 0; n < 4; ++n) {
       for (int i = 0; i < 32; ++i) {

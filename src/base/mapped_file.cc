@@ -29,11 +29,12 @@ std::shared_ptr<const MappedFile> MappedFile::Open(const std::filesystem::path& 
 }
 
 void MappedFile::Forget(std::span<const std::byte> part) {
-  static const auto kPage = uintptr_t(::sysconf(_SC_PAGESIZE));
+  static const auto kPage = size_t(::sysconf(_SC_PAGESIZE));
   // Whole pages only: those at the ends may hold what others still read.
-  const auto begin = (uintptr_t(part.data()) + kPage - 1) / kPage * kPage;
-  const auto end = uintptr_t(part.data() + part.size()) / kPage * kPage;
-  if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+  const size_t before = (kPage - uintptr_t(part.data()) % kPage) % kPage;
+  if (part.size() < before + kPage) return;
+  const std::span<const std::byte> pages = part.subspan(before, (part.size() - before) / kPage * kPage);
+  ::madvise(const_cast<std::byte*>(pages.data()), pages.size(), MADV_DONTNEED);
 }
 
 MappedFile::~MappedFile() {

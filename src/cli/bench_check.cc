@@ -83,7 +83,7 @@ std::map<std::string, DevicePeak> ReadPeaks(JsonReader& json) {
   const std::string where = json.where() + ": peaks";
   if (!object.is_object()) throw Fail(ErrorKind::kCorruptFile, "{} is no object", where);
   for (const auto& [device, value] : object.items()) {
-    JsonReader peak(value, where + "." + device);
+    JsonReader peak(value, fmt::format("{}.{}", where, device));
     peaks[device] = {device, 1e12 * Positive(peak, "tflop_per_s"), 1e9 * Positive(peak, "gb_per_s")};
     peak.Done();
   }

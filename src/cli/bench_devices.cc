@@ -47,6 +47,12 @@ struct Device {
   std::vector<std::string> notes;
 };
 
+// Tokens that the largest measurement holds at a time.
+int LongestSequences(const BenchOptions& options) {
+  const int batch = *std::ranges::max_element(options.batches);
+  return std::max(*std::ranges::max_element(options.prompts), batch * (options.context + options.repeat + 2));
+}
+
 class Bench {
  public:
   Bench(const BenchOptions& options, ModelSource& model, const Interrupt& interrupt)
@@ -73,9 +79,12 @@ class Bench {
   void Measure(const std::string& name) {
     Device device;
     device.name = name;
-    if (name == "coreml") open_.bundle = *FindBundle(options_.bundle, model_);
-    const std::string names[] = {name};
-    CheckMemory(model_, names, LongestSequences(), AvailableMemory(), options_.quantise_bits);
+    if (name == "coreml") {
+      const auto bundle = FindBundle(options_.bundle, model_);
+      if (!bundle) FailNotExported("--device", model_);
+      open_.bundle = *bundle;
+    }
+    CheckMemory(model_, {&name, 1}, LongestSequences(options_), AvailableMemory(), options_.quantise_bits);
     const auto start = std::chrono::steady_clock::now();
     std::unique_ptr<DecodeDevice> decode;
     std::unique_ptr<PrefillDevice> prefill;
@@ -104,12 +113,6 @@ class Bench {
     devices_.push_back(std::move(device));
   }
 
-  int LongestSequences() const {
-    const int batch = *std::ranges::max_element(options_.batches);
-    return std::max(*std::ranges::max_element(options_.prompts),
-                    batch * (options_.context + options_.repeat + 2));
-  }
-
   void Prompts(Device& device, const DeviceInfo& info, DecodeDevice* decode, PrefillDevice* prefill) {
     for (const int tokens : options_.prompts) {
       Step();
@@ -124,15 +127,16 @@ class Bench {
         continue;
       }
       Row row{device.name, false, tokens, 1, {}, 0, 0, {}};
-      row.time = decode ? TimePrompt(*decode, model_.spec.vocab, 0, tokens, INT_MAX, options_.repeat)
-                        : TimePrefill(*prefill, model_.spec.vocab, 0, tokens, kChunk, options_.repeat);
+      row.time = decode ? TimePrompt(*decode, model_.spec.vocab, 0, tokens, INT_MAX, {options_.repeat})
+                        : TimePrefill(*prefill, model_.spec.vocab, 0, tokens, kChunk, {options_.repeat});
       if (device.first_ms == 0) device.first_ms = row.time.first_ms, device.first_tokens = tokens;
       const Cost cost = CostOf(model_.spec, 0, tokens, 0);
       row.flops = cost.flops;
       // Layers are read once a call. What a device of ours reads in a decode step includes the head.
       const int most = decode ? info.max_rows : kChunk;
       const double layers = decode ? LayerBytes(model_.spec, info.weight_bytes) : double(info.weight_bytes);
-      row.bytes = layers * ((tokens + most - 1) / most) + KvBytes(model_.spec, cost, info);
+      const int calls = (tokens + most - 1) / most;
+      row.bytes = layers * calls + KvBytes(model_.spec, cost, info);
       rows_.push_back(std::move(row));
     }
   }
@@ -269,12 +273,28 @@ std::string ToTable(const BenchOptions& options, const Bench& bench) {
   return text;
 }
 
+// Their names, and that some device heeds each flag.
+void CheckDevices(const BenchOptions& options) {
+  for (const std::string& name : options.devices) CheckPrefillDeviceName(name);
+  const auto names = options.devices.empty() ? UsefulDeviceNames() : options.devices;
+  const auto measures = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
+  if (options.quantise_bits != 0 && !measures("mlx"))
+    throw Fail(ErrorKind::kBadRequest, "--quantize: only mlx quantises at load; add --device mlx");
+  if (!options.bundle.empty() && !measures("coreml"))
+    throw Fail(ErrorKind::kBadRequest,
+               "--ane: only device coreml runs an exported model; add --device coreml");
+}
+
 // All that can be opened, or those that were named.
 std::vector<std::string> DevicesOf(const BenchOptions& options, ModelSource& model) {
   std::vector<std::string> names = options.devices;
   const bool all = names.empty();
   if (all) names = UsefulDeviceNames();
-  for (const std::string& name : names) CheckPrefillDeviceName(name);
+  // First: finding an exported model reads all weights. One that is not there takes no memory.
+  const int tokens = LongestSequences(options);
+  for (const std::string& name : names)
+    if (!all || name != "coreml")
+      CheckMemory(model, {&name, 1}, tokens, AvailableMemory(), options.quantise_bits);
   const auto coreml = std::ranges::find(names, "coreml");
   if (coreml == names.end() || FindBundle(options.bundle, model)) return names;
   if (!all) FailNotExported("--device", model);
@@ -309,7 +329,7 @@ std::shared_ptr<BenchOptions> AddBenchDevices(CLI::App& bench) {
 
 int BenchDevices(const BenchOptions& options) {
   const Interrupt interrupt;
-  for (const std::string& name : options.devices) CheckPrefillDeviceName(name);
+  CheckDevices(options);
   ModelSource model = OpenModel(ModelPath(options.model));
   const auto names = DevicesOf(options, model);
   Bench bench(options, model, interrupt);

@@ -242,7 +242,9 @@ void AddBatch(CLI::App& program, Action& action) {
   AddModel(*command, o.model);
   command->add_flag("--raw", o.raw, "continue prompts as plain text, without the chat template");
   AddInteger(*command, "--parallel", o.parallel, {1, 4096}, "requests that run at a time")->default_str("16");
-  AddEngineFlags(*command, o.engine);
+  AddPrefillFlags(*command, o.engine);
+  AddDeviceFlags(*command, o.engine);
+  AddPrefixCacheFlags(*command, o.engine);
   AddTextFlags(*command, o.generate);
   command->add_flag("-q,--quiet", o.quiet, "no summary and no progress bar");
   command->footer(

@@ -1,3 +1,4 @@
+#include "base/error.h"
 #include "cli/bench.h"
 #include "cli/bench_devices.h"
 
@@ -16,10 +17,20 @@ void AddBench(CLI::App& program, Action& action) {
       "most, measured\n"
       "by large products; memory: what this machine reads from a working set of the weights' size. A row "
       "above "
-      "either is refused.");
+      "the peak, or a\n"
+      "quarter above the memory, is refused.");
   // Also called after one of its own commands.
   bench->callback([&action, bench, options] {
-    if (bench->get_subcommands().empty()) action = [options] { return BenchDevices(*options); };
+    if (bench->get_subcommands().empty()) {
+      action = [options] { return BenchDevices(*options); };
+      return;
+    }
+    const std::string name = bench->get_subcommands().front()->get_name();
+    for (const CLI::Option* option : bench->get_options())
+      if (option->count() > 0)
+        throw Fail(ErrorKind::kBadRequest,
+                   "{}: 'bench {}' has flags of its own, after its name; see 'pd-engine bench {} --help'",
+                   option->get_name(), name, name);
   });
 }
 

@@ -99,7 +99,7 @@ void AddCalibrate(CLI::App& program, Action& action) {
       program.add_subcommand("calibrate", "Measure this machine on a model, for --prefill auto and simulate");
   auto options = std::make_shared<Options>();
   AddModel(*command, options->model);
-  AddEngineFlags(*command, options->engine);
+  AddDeviceFlags(*command, options->engine);
   command->add_flag("--json", options->json, "one JSON object");
   command->add_flag("-q,--quiet", options->quiet, "no progress bar");
   command->footer(

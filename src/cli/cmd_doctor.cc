@@ -11,6 +11,7 @@
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
+#include "engine/energy.h"
 #include "open/doctor.h"
 #include "open/memory.h"
 
@@ -37,10 +38,28 @@ Finding Folder(const std::string& subject, const fs::path& folder) {
   return f;
 }
 
+std::string EnergyOf(const PhysicalDevice& device) {
+  using Kind = PhysicalDevice::Kind;
+  const char* kind = device.kind == Kind::kCpu ? "CPU" : device.kind == Kind::kGpu ? "GPU" : "ANE";
+  return device.index == 0 ? fmt::format("{} energy", kind) : fmt::format("{} {} energy", kind, device.index);
+}
+
+// Whose joules the statistics can have, and from where.
+std::vector<Finding> FindMeters() {
+  std::vector<Finding> findings;
+  for (const auto& meter : OpenPowerMeters())
+    findings.push_back({State::kFine, EnergyOf(meter->Device()), meter->Source(), ""});
+  if (findings.empty())
+    findings.push_back({State::kNote, "energy", "no counter that this user may read",
+                        "joules stay unknown; Linux shows the processor's to root only"});
+  return findings;
+}
+
 std::vector<Finding> FindAll() {
   std::vector<Finding> findings = {{State::kFine, "pd-engine", PD_VERSION, ""}};
   for (Finding& f : FindDevices()) findings.push_back(std::move(f));
   findings.push_back({State::kFine, "memory", WithUnit(double(AvailableMemory()), "B") + " available", ""});
+  for (Finding& f : FindMeters()) findings.push_back(std::move(f));
   if (const auto folder = CacheFolder()) {
     findings.push_back(Folder("models and caches", *folder));
     findings.push_back(Folder("compiled kernels", KernelFolder(*folder)));

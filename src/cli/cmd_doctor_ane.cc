@@ -54,7 +54,7 @@ fs::path InCache(const fs::path& name) {
 class Bars {
  public:
   void Show(const AneProgress& progress) {
-    if (part_ != progress.part) bar_.emplace(part_ = progress.part, true);
+    if (!bar_ || part_ != progress.part) bar_.emplace(part_ = progress.part, true);
     bar_->Show(size_t(progress.done), size_t(progress.total));
   }
 

@@ -123,7 +123,7 @@ void AddRates(RunReport& report, const Engine& engine, const OpenOptions& open) 
     return DecodeRates(spec, stats, decode, PeakFlops(decode.physical, threads), report.bandwidth);
   };
   report.decode = rates();
-  if (report.decode.bandwidth_used > 1) {  // something else ran when it was measured
+  if (report.decode.bandwidth_share > 1) {  // something else ran when it was measured
     report.bandwidth = store.Improve(key);
     report.decode = rates();
   }
@@ -150,7 +150,6 @@ int Run(RunOptions options) {
   const auto ids = EncodePrompt(options, prompt, model, *tokenizer);
   const int context = CheckContext(options, model.spec, ids.size());
   const int tokens = int(std::min<int64_t>(context, int64_t(ids.size()) + options.generate.max_tokens));
-  // One request profits from what others computed only if it was kept over the restart.
   if (options.engine.prefix_cache_folder.empty()) options.engine.prefix_cache_mb = 0;
   const auto engine = OpenEngine(options.engine, model, tokens, options.quiet, interrupt);
   report.load_ms = MillisecondsSince(start);
@@ -201,7 +200,11 @@ void AddRun(CLI::App& program, Action& action) {
   AddPrompt(*command, o.prompt);
   command->add_option("--system", o.system, "system message for the chat template");
   command->add_flag("--raw", o.raw, "continue the prompt as plain text, without the chat template");
-  AddEngineFlags(*command, o.engine);
+  AddPrefillFlags(*command, o.engine);
+  AddDeviceFlags(*command, o.engine);
+  AddPrefixCacheFlags(*command, o.engine);
+  // One request profits from what others computed only if it was kept over the restart.
+  command->get_option("--prefix-cache-mb")->needs("--prefix-cache-dir");
   AddTextFlags(*command, o.generate);
   AddInteger(*command, "--logprobs", o.logprobs, {0, 20},
              "with --json: log-probabilities, and of N alternatives");

@@ -36,6 +36,17 @@ std::string PhaseRow(const char* phase, const std::string& device, int tokens, d
   return Row(phase, device, Grouped(tokens), ms, fmt::format("{:.1f} tok/s", rates.tokens_per_s), rate);
 }
 
+// Empty when no phase that happened was measured.
+std::string EnergyRow(const RequestStats& s) {
+  if (!s.prefill_joules.value_or(0) && !s.handoff_joules.value_or(0) && !s.decode_joules.value_or(0))
+    return "";
+  const auto of = [](std::optional<double> joules) {
+    return joules ? fmt::format("{:.2f} J", *joules) : "unknown";
+  };
+  return fmt::format("{:<12}prefill {}, handoff {}, decode {}\n", "energy", of(s.prefill_joules),
+                     of(s.handoff_joules), of(s.decode_joules));
+}
+
 Json PhaseJson(const std::string& device, int tokens, double ms, const PhaseRates& rates) {
   Json json = {{"device", device},
                {"tokens", tokens},
@@ -57,8 +68,8 @@ std::string ToTable(const RunReport& report) {
   const RequestStats& s = report.result.stats;
   std::string used;
   if (report.decode.bytes_per_s > 0) used = WithUnit(report.decode.bytes_per_s, "B/s");
-  if (report.decode.bandwidth_used > 0)
-    used += fmt::format(", {:.0f} % of this machine's {}", 100 * report.decode.bandwidth_used,
+  if (report.decode.bandwidth_share > 0)
+    used += fmt::format(", {:.0f} % of this machine's {}", 100 * report.decode.bandwidth_share,
                         WithUnit(report.bandwidth, "B/s"));
   std::string table = Row("load", "", "", report.load_ms, "", "");
   table += PhaseRow("prefill", report.prefill_device, s.prefill_tokens, s.prefill_ms, report.prefill,
@@ -74,9 +85,7 @@ std::string ToTable(const RunReport& report) {
   if (s.decode_tokens > 0)
     table += Row("first token", "", "", s.first_token_ms, "",
                  fmt::format("{:.1f} ms with loading", report.load_ms + s.first_token_ms));
-  if (s.prefill_joules && s.handoff_joules && s.decode_joules)
-    table += fmt::format("{:<12}prefill {:.2f} J, handoff {:.2f} J, decode {:.2f} J\n", "energy",
-                         *s.prefill_joules, *s.handoff_joules, *s.decode_joules);
+  table += EnergyRow(s);
   if (report.seed) table += fmt::format("{:<12}{}\n", "seed", *report.seed);
   return table;
 }

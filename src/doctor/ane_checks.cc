@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.h"
+#include "coreml/device/results.h"
 #include "doctor/claims.h"
 #include "doctor/kv_golden.h"
 #include "engine/measure.h"
@@ -40,9 +41,11 @@ class Examination {
     Compile();
     Placement();
     Formats();
-    Set("energy", {Outcome::kNotRun,
-                   "macOS shows the engine's power to root only; while `pd-engine bench` runs, run: sudo "
-                   "powermetrics --samplers ane_power,gpu_power,cpu_power"});
+    Set("energy",
+        {Outcome::kNotRun,
+         "compare prefill.joules of one long prompt: pd-engine run --json --decode mlx with --prefill "
+         "coreml and with --prefill mlx; where they are null, watch sudo powermetrics --samplers "
+         "ane_power,gpu_power,cpu_power meanwhile"});
     return Collect();
   }
 
@@ -62,18 +65,22 @@ class Examination {
     }
   }
 
-  KvGoldens Goldens(const std::vector<int>& lengths) {
-    const uint64_t digest = BundleDigest(*s_.bundle);
+  // None when the file is absent or of no use.
+  KvGoldens KeptGoldens() const {
     try {
-      KvGoldens kept = ReadGoldens(s_.goldens, *s_.spec);
-      std::vector<int> kept_lengths;
-      for (const KvGolden& golden : kept.golden) kept_lengths.push_back(golden.length);
-      if (kept.bundle == digest && kept.text == s_.text && kept_lengths == lengths) return kept;
+      return ReadGoldens(s_.goldens, *s_.spec);
     } catch (const Error&) {
-      // Absent or of no use: made anew.
+      return {};
     }
+  }
 
-    KvGoldens goldens{digest, s_.text, {}};
+  KvGoldens Goldens(const std::vector<int>& lengths) {
+    KvGoldens goldens = KeptGoldens();
+    const uint64_t digest = BundleDigest(*s_.bundle);
+    if (goldens.bundle == digest && goldens.text == s_.text &&
+        std::ranges::equal(goldens.golden, lengths, {}, &KvGolden::length))
+      return goldens;
+    goldens = {digest, s_.text, {}};
     const auto reference = s_.reference();
     for (const int length : lengths) {
       progress_({"goldens", int(goldens.golden.size()), int(lengths.size())});
@@ -98,14 +105,23 @@ class Examination {
     std::vector<std::string> wrong;
     for (const KvGolden& want : goldens_.golden) {
       progress_({"numerics", int(answer.numbers["prompts"].size()), int(goldens_.golden.size())});
-      const KvDistance d = Compare(MakeGolden(*devices_.units.front(), *s_.spec, s_.text, want.length), want);
-      answer.numbers["prompts"].push_back({{"tokens", want.length},
-                                           {"finite", d.finite},
-                                           {"least_cosine", d.cosine},
-                                           {"rms_ratio", d.rms_ratio},
-                                           {"worst_layer", d.layer}});
-      if (!d.finite || d.cosine < kLeastCosine || std::abs(d.rms_ratio - 1) > kMostRmsError)
-        wrong.push_back(fmt::format("{} tokens, layer {}", want.length, d.layer));
+      Json prompt = {{"tokens", want.length}};
+      try {
+        const KvDistance d =
+            Compare(MakeGolden(*devices_.units.front(), *s_.spec, s_.text, want.length), want);
+        prompt.update({{"finite", true},
+                       {"least_cosine", d.cosine},
+                       {"rms_ratio", d.rms_ratio},
+                       {"worst_layer", d.layer}});
+        if (!(d.cosine >= kLeastCosine && std::abs(d.rms_ratio - 1) <= kMostRmsError))
+          wrong.push_back(fmt::format("{} tokens, layer {}", want.length, d.layer));
+      } catch (const Error& error) {
+        if (error.kind() != ErrorKind::kDevice) throw;
+        if (dynamic_cast<const NotFinite*>(&error)) prompt["finite"] = false;
+        prompt["why"] = error.what();
+        wrong.push_back(fmt::format("{} tokens: {}", want.length, error.what()));
+      }
+      answer.numbers["prompts"].push_back(std::move(prompt));
     }
     answer.outcome = wrong.empty() ? Outcome::kProved : Outcome::kRefuted;
     const std::string bounds =
@@ -119,42 +135,43 @@ class Examination {
   // One calibration answers speed, overlap and handoff.
   void Speed() {
     constexpr const char* kOf[] = {"prefill_speed", "overlap", "handoff", "gpu_speed"};
+    MachineCosts costs;
     try {
-      costs_ = Calibrate(std::move(devices_), *s_.spec,
-                         {[&](int done, int total) { progress_({"speed", done, total}); }});
-      if (const std::string why = Impossible(); !why.empty())
+      costs = Calibrate(std::move(devices_), *s_.spec,
+                        {[&](int done, int total) { progress_({"speed", done, total}); }});
+      if (const std::string why = Impossible(costs); !why.empty())
         throw Fail(ErrorKind::kDevice, "these times cannot be true, and are not shown: {}", why);
     } catch (const Error& error) {
       if (error.kind() == ErrorKind::kCancelled) throw;
-      costs_.reset();
       for (const char* name : kOf) Set(name, {Outcome::kNotRun, error.what()});
       return;
     }
-    costs_->machine = s_.machine;
-    costs_->model = s_.bundle->family;
-    PrefillSpeed();
-    Overlap();
-    Handoff();
-    GpuSpeed();
+    costs.machine = s_.machine;
+    costs.model = s_.bundle->family;
+    PrefillSpeed(costs);
+    Overlap(costs.units.front());
+    Handoff(costs.units.front());
+    GpuSpeed(costs.decode);
+    costs_ = std::move(costs);
   }
 
   // Why a Neural Engine cannot have been so fast; empty when it can.
-  std::string Impossible() const {
+  std::string Impossible(const MachineCosts& costs) const {
     if (!s_.stand_in.empty()) return "";
     std::vector<TimedRow> rows;
-    for (const auto& [tokens, ms] : costs_->units.front().chunk)
+    for (const auto& [tokens, ms] : costs.units.front().FirstChunks())
       rows.push_back({"ane", tokens, ms, PeakOf("ane")});
     for (const CheckedRow& row : CheckRows(CountLayerParameters(*s_.spec), rows))
       if (row.verdict == Verdict::kImpossible) return row.why;
     return "";
   }
 
-  void PrefillSpeed() {
-    const PrefillCost &unit = costs_->units.front(), &direct = costs_->direct;
+  void PrefillSpeed(const MachineCosts& costs) {
+    const PrefillCost &unit = costs.units.front(), &direct = costs.direct;
     Answer answer;
     std::vector<int> faster;
-    for (const auto& [tokens, ms] : unit.chunk) {
-      const double other = At(direct.chunk, tokens);
+    for (const auto& [tokens, ms] : unit.FirstChunks()) {
+      const double other = direct.ChunkMs(0, tokens);
       answer.numbers["chunks"].push_back({{"tokens", tokens},
                                           {"ms", ms},
                                           {"tokens_per_s", ms > 0 ? tokens / ms * 1e3 : 0},
@@ -170,8 +187,7 @@ class Examination {
     Set("prefill_speed", std::move(answer));
   }
 
-  void Overlap() {
-    const PrefillCost& unit = costs_->units.front();
+  void Overlap(const PrefillCost& unit) {
     if (!unit.own_lane())
       return Set("overlap", {Outcome::kNotRun, "both devices are the same silicon, so nothing overlaps"});
     Set("overlap",
@@ -180,9 +196,9 @@ class Examination {
          {{"slowdown", unit.slowdown}, {"most", kMostSlowdown}}});
   }
 
-  void Handoff() {
-    const double bytes = double(decode_.kv_bytes_per_token), ms = costs_->units.front().handoff_token_ms;
-    Json numbers = {{"call_ms", costs_->units.front().handoff_ms}, {"token_ms", ms}};
+  void Handoff(const PrefillCost& unit) {
+    const double bytes = double(decode_.kv_bytes_per_token), ms = unit.handoff_token_ms;
+    Json numbers = {{"call_ms", unit.handoff_ms}, {"token_ms", ms}};
     if (ms > 0) numbers["bytes_per_s"] = bytes / ms * 1e3;
     Set("handoff", {Outcome::kNotRun,
                     "a rate alone does not show whether memory was copied: beside the machine's "
@@ -190,19 +206,19 @@ class Examination {
                     std::move(numbers)});
   }
 
-  void GpuSpeed() {
+  void GpuSpeed(const DecodeCost& decode) {
     Answer answer;
-    for (const auto& [rows, ms] : costs_->decode.step)
+    for (const auto& [rows, ms] : decode.step)
       answer.numbers["steps"].push_back(
           {{"rows", rows}, {"ms", ms}, {"tokens_per_s", ms > 0 ? rows / ms * 1e3 : 0}});
-    const double step_ms = costs_->decode.StepMs(1, 0);
+    const double step_ms = decode.StepMs(1, 0);
     const double rate = step_ms > 0 ? double(decode_.weight_bytes) / step_ms * 1e3 : 0;
-    answer.numbers.update({{"device", costs_->decode.device},
+    answer.numbers.update({{"device", decode.device},
                            {"weight_bytes_per_s", rate},
                            {"published_bandwidth", s_.bandwidth > 0 ? Json(s_.bandwidth) : Json()}});
     const double share = s_.bandwidth > 0 ? rate / s_.bandwidth : 0;
     if (!s_.metal) {
-      answer.reason = fmt::format("{} decodes here, which is no GPU of a Mac", costs_->decode.device);
+      answer.reason = fmt::format("{} decodes here, which is no GPU of a Mac", decode.device);
     } else if (share == 0) {
       answer.reason = "this chip's bandwidth is not among the published ones (profiles/)";
     } else if (share > 1) {
@@ -272,17 +288,17 @@ class Examination {
       const bool planned = f.placement || (f.verdict && f.verdict->audited);
       if (planned) {
         const double share = f.placement ? f.placement->ShareOfOps() : f.verdict->share_of_ops;
+        const double share_of_cost = f.placement ? f.placement->ShareOfCost() : f.verdict->share_of_cost;
         Json ops = Json::object();
         if (f.placement)
           for (const PlannedOp& op : f.placement->elsewhere) {
             Json& count = ops[op.type + " on " + op.device];
             count = (count.is_null() ? 0 : count.get<int>()) + 1;
           }
-        placement.numbers["functions"].push_back(
-            {{"function", FunctionLabel(f)},
-             {"share_of_ops", share},
-             {"share_of_cost", f.placement ? f.placement->ShareOfCost() : f.verdict->share_of_cost},
-             {"elsewhere", ops}});
+        placement.numbers["functions"].push_back({{"function", FunctionLabel(f)},
+                                                  {"share_of_ops", share},
+                                                  {"share_of_cost", share_of_cost},
+                                                  {"elsewhere", ops}});
         ++audited;
         if (share < 1) elsewhere.push_back(FunctionLabel(f));
       }

@@ -6,7 +6,7 @@
 
 namespace pd {
 
-AneUnit::AneUnit(const ModelSource& model, const Bundle& bundle, RuntimeOptions runtime)
+AneUnit::AneUnit(ModelSource& model, const Bundle& bundle, RuntimeOptions runtime)
     : model_(model),
       bundle_(bundle),
       interpreted_(InterpretedPredictors(std::make_shared<ThreadPool>(int(AvailableCores().size())))) {

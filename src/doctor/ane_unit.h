@@ -19,7 +19,7 @@ namespace pd {
 class AneUnit {
  public:
   // What opening a bundle throws. `runtime` is used where there is Core ML.
-  AneUnit(const ModelSource& model, const Bundle& bundle, RuntimeOptions runtime);
+  AneUnit(ModelSource& model, const Bundle& bundle, RuntimeOptions runtime);
 
   std::unique_ptr<PrefillDevice> TakeDevice() { return std::move(device_); }  // once
   // The same programs on our interpreter.
@@ -29,7 +29,7 @@ class AneUnit {
   const std::string& stand_in() const { return stand_in_; }
 
  private:
-  const ModelSource& model_;
+  ModelSource& model_;
   const Bundle& bundle_;
   PredictorFactory interpreted_;
   std::string stand_in_ = "our interpreter";

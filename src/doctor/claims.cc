@@ -43,7 +43,10 @@ constexpr Claim kClaims[] = {
     {31, "energy", ""},
     {32, "chip_figures", "pd-engine calibrate, then pd-engine plan --chip PROFILE beside plan --chip NAME"},
     {33, "crossing", "pd-engine calibrate --decode mlx"},
-    {34, "energy_meter", "none yet: there is no meter for macOS"},
+    {34, "energy_meter",
+     "pd-engine doctor names the meters; pd-engine run with a long prompt, beside sudo powermetrics "
+     "--samplers "
+     "cpu_power,gpu_power,ane_power"},
     {35, "nvidia_energy", "pd-engine run --decode mlx --json on a machine with two NVIDIA GPUs"},
 };
 

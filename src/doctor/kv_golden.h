@@ -42,8 +42,7 @@ KvGoldens ReadGoldens(const std::filesystem::path& path, const ModelSpec& spec);
 
 // How close keys and values are, over all layers.
 struct KvDistance {
-  bool finite = true;    // all of them
-  double cosine = 1;     // the least of a layer's keys or values
+  double cosine = 1;     // the least of a layer's keys or values; NaN when all of those are zero
   double rms_ratio = 1;  // the one farthest from 1
   int layer = 0;         // of the least cosine
 };

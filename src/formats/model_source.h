@@ -18,7 +18,7 @@ struct ModelSource {
   Weights<TensorView> tensors;           // views that keep their mappings alive
   std::shared_ptr<const GgufFile> gguf;  // when it is a GGUF: its metadata holds the tokenizer; else nullptr
 
-  // WeightsDigest; the first call reads all weights. One thread's.
+  // WeightsDigest; the first call reads all weights, and the others have it from `digest`. One thread's.
   uint64_t Digest();
   std::optional<uint64_t> digest = {};
 };

@@ -26,7 +26,8 @@ MlxMemory EstimateMlxMemory(const ModelSpec&, Weights<TensorView>&, const MlxOpt
 std::vector<std::pair<std::string, std::string>> MlxEnvironment(const std::string&) { return {}; }
 
 std::shared_ptr<const MlxModel> LoadMlxModel(const ModelSpec&, Weights<TensorView>&, const MlxOptions&,
-                                             const std::function<void(size_t, size_t)>&) {
+                                             const std::function<void(size_t, size_t)>&,
+                                             std::optional<uint64_t>) {
   throw Absent();
 }
 

@@ -50,14 +50,14 @@ mx::array Turn(const mx::array& x, const mx::array& angles) {
   const mx::array cos = part(by_row, 0, half), sin = part(by_row, half, 2 * half);
   const mx::array a = part(f, 0, half), b = part(f, half, 2 * half);
   const mx::array turned = mx::concatenate({a * cos - b * sin, b * cos + a * sin}, 2);
-  const mx::array result = mx::astype(turned, x.dtype());
+  mx::array result = mx::astype(turned, x.dtype());
   if (2 * half == head_dim) return result;
   return mx::concatenate({result, mx::slice(x, {0, 0, 2 * half}, {n, heads, head_dim})}, 2);
 }
 
 mx::array RmsNorm(const mx::array& x, const MlxNorm& norm, int groups) {
   if (groups == 1) return mx::fast::rms_norm(x, norm.gain, norm.eps);
-  const mx::Shape shape = x.shape();
+  const mx::Shape& shape = x.shape();
   const mx::array parts = mx::reshape(x, {shape[0] * groups, shape[1] / groups});
   return mx::reshape(mx::fast::rms_norm(parts, norm.gain, norm.eps), shape);
 }

@@ -21,7 +21,7 @@ void MlxBackend::LoseSlots(std::span<const SlotId> failed) {
     slot.lost = slot.lost || others_too || slot.under_way > 0 || std::ranges::count(failed, id) > 0;
   try {
     mx::synchronize();  // takes the failure off the stream: steps after this one are none of its business
-  } catch (const std::exception&) {
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it is the one that brought us here
   }
   if (others_too) cache_.Reset();
   step_slots_.clear();
@@ -124,7 +124,8 @@ MlxBackend::Running MlxBackend::Start(const Rows& rows, const std::optional<Tens
     Running running;
     running.failures = failures_;
     std::vector<mx::array> outputs;
-    if ((running.pending = FlushAppend())) outputs.push_back(*running.pending);
+    running.pending = FlushAppend();
+    if (running.pending) outputs.push_back(*running.pending);
     for (const MlxLayerCache& layer : cache_.layers) outputs.push_back(layer.k), outputs.push_back(layer.v);
     if (!logits) {
       mx::async_eval(outputs);

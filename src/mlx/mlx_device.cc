@@ -113,7 +113,8 @@ MlxMemory EstimateMlxMemory(const ModelSpec& spec, Weights<TensorView>& tensors,
 
 std::shared_ptr<const MlxModel> LoadMlxModel(const ModelSpec& spec, Weights<TensorView>& tensors,
                                              const MlxOptions& options,
-                                             const std::function<void(size_t, size_t)>& progress) {
+                                             const std::function<void(size_t, size_t)>& progress,
+                                             std::optional<uint64_t> digest) {
   const MlxStatus status = GetMlxStatus();
   if (!status.usable) throw Fail(ErrorKind::kUnsupported, "{}", status.problem);
   return WithMlxErrors([&]() -> std::shared_ptr<const MlxModel> {
@@ -127,7 +128,7 @@ std::shared_ptr<const MlxModel> LoadMlxModel(const ModelSpec& spec, Weights<Tens
                  "quantised model",
                  model->weight_bytes >> 20, used >> 20, limit >> 20);
     model->spec = spec;
-    model->id = {SpecDigest(spec), WeightsDigest(spec, tensors), {}};
+    model->id = {SpecDigest(spec), digest ? *digest : WeightsDigest(spec, tensors), {}};
     model->activations = resolved.activations;
     model->max_rows = options.max_rows;
     MlxWeightChanges changes;
@@ -155,7 +156,7 @@ void LeaveMlxThread() {
   try {
     mx::synchronize();
     mx::clear_streams();
-  } catch (const std::exception&) {  // of a device that failed, which has been said
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): of a device that failed, which was said
   }
 }
 

@@ -63,11 +63,12 @@ struct MlxMemory {
 MlxMemory EstimateMlxMemory(const ModelSpec& spec, Weights<TensorView>& tensors,
                             const MlxOptions& options = {});
 
-// `progress` is told how far loading is, on the caller's thread; what it throws ends the loading.
+// `progress` is told how far loading is, on the caller's thread; what it throws ends the loading. `digest`:
+// WeightsDigest, of who has it; else it is computed.
 // Throws kUnsupported (no MLX here, or options that make no sense), kOutOfMemory (predicted), kDevice.
 std::shared_ptr<const MlxModel> LoadMlxModel(
     const ModelSpec& spec, Weights<TensorView>& tensors, const MlxOptions& options = {},
-    const std::function<void(size_t done, size_t total)>& progress = {});
+    const std::function<void(size_t done, size_t total)>& progress = {}, std::optional<uint64_t> digest = {});
 
 // A failed step throws kDevice, and so do the steps submitted after it and not yet collected; the slots of
 // their rows are lost (each use throws kDevice until they are closed). On the cpu backend, whose steps do not

@@ -53,7 +53,7 @@ bool SamplesOnDevice(const SampleSpec& spec) {
 }
 
 MlxChoice SampleRows(MlxKernels& kernels, const mx::array& logits, std::span<const SampleSpec> sample) {
-  const MlxChoice greedy = kernels.Greedy(logits);
+  MlxChoice greedy = kernels.Greedy(logits);
   if (std::ranges::all_of(sample, [](auto& s) { return s.temperature == 0; })) return greedy;
   const mx::array values = mx::astype(logits, mx::float32);
   const mx::array temperature =

@@ -50,7 +50,8 @@ void PackCodes(const QuantGroup& group, int bits, uint32_t* words) {
   int count = 0;
   for (uint8_t code : group.codes) {
     held |= uint64_t(code) << count;
-    if ((count += bits) < 32) continue;
+    count += bits;
+    if (count < 32) continue;
     *words++ = uint32_t(held);
     held >>= 32, count -= 32;
   }
@@ -89,7 +90,7 @@ void UnpackGroup(DType type, const std::byte* row, int64_t index, uint32_t* code
     x = (x | x >> 4) & 0x00ff00ff;
     return (x | x >> 8) & 0xffff;
   };
-  for (int i = 0; i < 2; ++i) {
+  for (size_t i = 0; i < 2; ++i) {
     codes[i] = gather(bytes[2 * i]) | gather(bytes[2 * i + 1]) << 16;
     codes[i + 2] = gather(bytes[2 * i] >> 4) | gather(bytes[2 * i + 1] >> 4) << 16;
   }
@@ -307,7 +308,7 @@ Weights<MlxWeight> LoadWeights(const ModelSpec& spec, Weights<TensorView>& tenso
 }
 
 mx::array TakeRows(const MlxWeight& table, const mx::array& ids, mx::Dtype activations) {
-  const mx::array rows = mx::take(*table.values, ids, 0);
+  mx::array rows = mx::take(*table.values, ids, 0);
   if (table.bits == 0) return rows;
   return mx::dequantize(rows, mx::take(*table.scales, ids, 0), mx::take(*table.biases, ids, 0), table.group,
                         table.bits, "affine", std::nullopt, activations);
@@ -315,7 +316,7 @@ mx::array TakeRows(const MlxWeight& table, const mx::array& ids, mx::Dtype activ
 
 mx::array Product(const mx::array& x, const MlxWeight& w) {
   if (w.bits == 0) return mx::matmul(x, mx::transpose(*w.values));
-  return mx::quantized_matmul(x, *w.values, *w.scales, *w.biases, true, w.group, w.bits);
+  return mx::quantized_matmul(x, *w.values, *w.scales, w.biases, true, w.group, w.bits);
 }
 
 }  // namespace pd

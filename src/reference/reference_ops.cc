@@ -39,7 +39,7 @@ void Rotate(double* row, int heads, int head_dim, const RopeFrequencies& f, int 
   const size_t half = f.inverse.size();
   for (int h = 0; h < heads; ++h) {
     for (size_t i = 0; i < half; ++i) {
-      double *p = row + h * head_dim + i, a = p[0], b = p[half];
+      double *p = row + ptrdiff_t(h) * head_dim + i, a = p[0], b = p[half];
       const double angle = position * f.inverse[i];
       const double cos = f.scale * std::cos(angle), sin = f.scale * std::sin(angle);
       p[0] = a * cos - b * sin;
@@ -50,8 +50,8 @@ void Rotate(double* row, int heads, int head_dim, const RopeFrequencies& f, int 
 
 }  // namespace
 
-std::shared_ptr<const ReferenceModel> LoadReferenceModel(const ModelSpec& spec,
-                                                         Weights<TensorView>& tensors) {
+std::shared_ptr<const ReferenceModel> LoadReferenceModel(const ModelSpec& spec, Weights<TensorView>& tensors,
+                                                         std::optional<uint64_t> digest) {
   auto model = std::make_shared<ReferenceModel>();
   model->spec = spec;
   model->weights =
@@ -59,7 +59,7 @@ std::shared_ptr<const ReferenceModel> LoadReferenceModel(const ModelSpec& spec,
         const std::vector<float> all = t.ReadAll();
         return ReferenceOps::Weight(all.begin(), all.end());
       });
-  model->id = {SpecDigest(spec), WeightsDigest(spec, tensors), {}};
+  model->id = {SpecDigest(spec), digest ? *digest : WeightsDigest(spec, tensors), {}};
   return model;
 }
 
@@ -122,8 +122,8 @@ ReferenceOps::Tensor ReferenceOps::Attend(int layer, const AttentionSpec& a, Ten
     const Layer& kv = slots_.at(rows.slot[size_t(r)]).layers[size_t(layer)];
     const int last = rows.pos[size_t(r)], first = a.window ? std::max(0, last - *a.window + 1) : 0;
     for (int h = 0; h < a.heads; ++h) {
-      const size_t head = size_t(h / (a.heads / a.kv_heads) * d);
-      const double* query = q.Row(r) + h * d;
+      const size_t head = size_t(h / (a.heads / a.kv_heads)) * size_t(d);
+      const double* query = q.Row(r) + ptrdiff_t(h) * d;
       std::vector<double> p;  // scores, then unnormalised weights of tokens first..last
       for (int t = first; t <= last; ++t)
         p.push_back(

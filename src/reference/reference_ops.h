@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "device/local_device.h"
@@ -14,8 +15,9 @@ struct ReferenceModel {
   Weights<std::vector<double>> weights;
   KvIdentity id;
 };
-// Dequantises every tensor to double.
-std::shared_ptr<const ReferenceModel> LoadReferenceModel(const ModelSpec& spec, Weights<TensorView>& tensors);
+// Dequantises every tensor to double. `digest`: WeightsDigest, of who has it; else it is computed.
+std::shared_ptr<const ReferenceModel> LoadReferenceModel(const ModelSpec& spec, Weights<TensorView>& tensors,
+                                                         std::optional<uint64_t> digest = {});
 
 // A Backend (device/local_device.h). Owned by one thread.
 class ReferenceOps {

@@ -9,7 +9,7 @@
 #include "base/json.h"
 #include "open/open.h"
 #include "tests/cli/process.h"
-#include "tests/cli/temp_folder.h"
+#include "tests/temp_folder.h"
 
 namespace pd::test {
 namespace {
@@ -63,6 +63,10 @@ TEST(BadInput, Combinations) {
   EXPECT_TRUE(Contains(RunError(2, {"--top-k", "1", "--top-k", "2"}), "--top-k"));
   EXPECT_EQ(RunError(2, {"--quantize", "q5"}), "--quantize: 'q5' is none of none|q4|q8");
   EXPECT_EQ(RunError(2, {"--quantize", "q4"}), "--quantize: only mlx quantises at load; add --decode mlx");
+  // One request has nothing to reuse, unless it was kept on the disk.
+  for (const char* flag : {"--prefix-cache-mb", "--prefix-cache-dir-mb"})
+    EXPECT_TRUE(Contains(RunError(2, {flag, "8"}), std::string(flag) + " requires --prefix-cache-dir"))
+        << flag;
 }
 
 std::string Devices() { return fmt::format("{}", fmt::join(DeviceNames(), ", ")); }
@@ -217,11 +221,25 @@ TEST(BadInput, NotEnoughMemory) {
   ASSERT_EQ(truncate(path.c_str(), off_t(begin.size() + text.size()) + end), 0)
       << "the file system has no holes";
 
-  const std::string message =
-      ErrorOf(6, {"run", "-m", folder.path().string(), "--raw", "-p", "x", "-n", "1"});
-  EXPECT_TRUE(message.starts_with(folder.path().string() + " needs ")) << message;
-  EXPECT_TRUE(Contains(message, "choose a smaller or more strongly quantised model, or a shorter context"))
-      << message;
+  // An exported model of this family and a profile: to find out that they are another model's, all of the
+  // weights would have to be read.
+  const TempFolder cache;
+  std::filesystem::create_directories(cache.path() / "coreml" / "llama-0123456789abcdef");
+  std::filesystem::create_directories(cache.path() / "profiles");
+  cache.Write("profiles/llama-0123456789abcdef-0123456789abcdef.json", "{}");
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"run", "--raw", "-p", "x", "-n", "1"},
+                                             {"calibrate"},
+                                             {"bench"},
+                                             {"bench", "--device", "coreml"}}) {
+    std::vector<std::string> arguments = command;
+    arguments.insert(arguments.end(), {"-m", folder.path().string()});
+    const std::string message =
+        ErrorOf(6, arguments, {.environment = {"PD_ENGINE_CACHE=" + cache.path().string()}});
+    EXPECT_TRUE(message.starts_with(folder.path().string() + " needs ")) << message;
+    EXPECT_TRUE(Contains(message, "choose a smaller or more strongly quantised model, or a shorter context"))
+        << message;
+  }
 }
 
 TEST(BadInput, Logits) {

@@ -11,7 +11,7 @@
 
 #include "base/json.h"
 #include "tests/cli/process.h"
-#include "tests/cli/temp_folder.h"
+#include "tests/temp_folder.h"
 
 namespace pd::test {
 namespace {
@@ -23,7 +23,7 @@ const std::string kTiny = PD_TEST_DATA "/models/llama-base";
 class ExportTest : public ::testing::Test {
  protected:
   TempFolder folder_;
-  const Launch launch_ = {.environment = {"PD_ENGINE_CACHE=" + folder_ / "cache"}};
+  const Launch launch_ = {.environment = {"PD_ENGINE_CACHE=" + (folder_ / "cache").string()}};
 
   Outcome Export(std::vector<std::string> flags) const {
     flags.insert(flags.begin(), {"export", kTiny});

@@ -5,7 +5,7 @@
 
 #include "base/json.h"
 #include "tests/cli/process.h"
-#include "tests/cli/temp_folder.h"
+#include "tests/temp_folder.h"
 
 namespace pd::test {
 namespace {

@@ -12,7 +12,7 @@
 #include <chrono>
 #include <csignal>
 
-extern char** environ;
+extern char** environ;  // NOLINT(readability-redundant-declaration): macOS declares it nowhere
 
 namespace pd::test {
 namespace {

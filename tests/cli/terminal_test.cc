@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "tests/cli/temp_folder.h"
+#include "tests/temp_folder.h"
 
 namespace pd::cli {
 namespace {

@@ -13,8 +13,8 @@
 #include "formats/safetensors.h"
 #include "open/open.h"
 #include "tests/cli/process.h"
-#include "tests/cli/temp_folder.h"
 #include "tests/error_table.h"
+#include "tests/temp_folder.h"
 
 namespace pd::test {
 namespace {
@@ -76,6 +76,9 @@ TEST(Doctor, NamesDevicesAndWhatIsMissing) {
   const bool has_mlx = std::ranges::count(names, "mlx") == 1;
   EXPECT_NE(findings.at("mlx")["value"].get<std::string>().find(has_mlx ? "MLX 0.32.4" : "not in this build"),
             std::string::npos);
+  // Whose energy is known differs; that nobody's is, is said.
+  const bool metered = findings.contains("CPU energy") || findings.contains("GPU energy");
+  EXPECT_NE(metered, findings.contains("energy"));
   const std::string text =
       OutputOf({"doctor"}, {.environment = {"PD_ENGINE_CACHE=" + cache.path().string()}});
   EXPECT_EQ(std::ranges::count(text, '\n'), std::ptrdiff_t(findings.size()));

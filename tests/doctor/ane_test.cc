@@ -16,6 +16,7 @@
 #include "open/open.h"
 #include "tests/coreml/example.h"
 #include "tests/expect_error.h"
+#include "tests/temp_folder.h"
 
 namespace pd {
 namespace {
@@ -91,7 +92,7 @@ class AneTest : public testing::Test {
     return report.checks[size_t(&FindClaim(name) - Claims().data())];
   }
 
-  test::TemporaryFolder folder_{"doctor"};
+  test::TempFolder folder_;
   std::shared_ptr<ThreadPool> pool_ = std::make_shared<ThreadPool>(1);
   ModelSource model_;
   Bundle bundle_;
@@ -112,6 +113,7 @@ TEST_F(AneTest, AnInterpreterProvesNothingAndSaysSo) {
   EXPECT_NE(numerics.reason.find("of our interpreter, which is no Neural Engine"), std::string::npos);
   ASSERT_EQ(numerics.numbers["prompts"].size(), 3u);  // 32, 64, and 80: past tokens
   EXPECT_GT(numerics.numbers["prompts"][2]["least_cosine"], 0.999999);
+  EXPECT_EQ(numerics.numbers["prompts"][2]["finite"], true);
 
   const Json json = ToJson(report);
   EXPECT_EQ(json["neural_engine"], false);
@@ -136,6 +138,11 @@ TEST_F(AneTest, WrongKeysAndValuesAreRefuted) {
   EXPECT_EQ(Of(overflown, "numerics").outcome, Outcome::kRefuted);
   EXPECT_NE(Of(overflown, "numerics").reason.find("no numbers"), std::string::npos)
       << Of(overflown, "numerics").reason;
+  ASSERT_EQ(Of(overflown, "numerics").numbers["prompts"].size(), 3u);  // each was tried
+  for (const Json& prompt : Of(overflown, "numerics").numbers["prompts"]) {
+    EXPECT_EQ(prompt["finite"], false);
+    EXPECT_NE(prompt["why"].get<std::string>().find("'new_k_0'"), std::string::npos) << prompt;
+  }
   subject_.stand_in = "our interpreter";  // a stand-in proves nothing, and can still be wrong
   EXPECT_EQ(Of(Run(0), "numerics").outcome, Outcome::kRefuted);
 }
