@@ -84,7 +84,7 @@ void BM_Tile(benchmark::State& state, cpu::Level level, DType type) {
   if (!kernels) return state.SkipWithError("not on this processor");
   const int k = 576, rows = int(state.range(0));
   std::vector<std::byte> memory(cpu::TileBytes(type, k) + 64);
-  auto* tile = reinterpret_cast<std::byte*>((reinterpret_cast<uintptr_t>(memory.data()) + 63) / 64 * 64);
+  std::byte* tile = memory.data() + (64 - uintptr_t(memory.data()) % 64) % 64;
   cpu::PackTile(test::RandomTensor(type, 32, k, 1), 0, tile);
   const std::vector<float> x(size_t(rows * k), 0.5f);
   const int64_t stride = IsQuantised(type) ? cpu::Int8RowBytes(k) : 4 * k;

@@ -166,7 +166,7 @@ extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t max
     mil::CheckProgram(package.program);
     const std::string bytes = SerialiseModel(package);
     if (bytes.size() > max_size) return LLVMFuzzerMutate(data, size, max_size);
-    std::memcpy(data, bytes.data(), bytes.size());
+    std::ranges::copy(bytes, data);
     return bytes.size();
   } catch (const Error&) {
     return LLVMFuzzerMutate(data, size, max_size);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "tests/coreml/example.h"
+#include "tests/temp_folder.h"
 
 namespace pd {
 namespace {
@@ -25,7 +26,7 @@ std::string What(const std::function<void()>& fn) {
 }
 
 TEST(Blob, EveryTypeComesBack) {
-  const test::TemporaryFolder folder("blob");
+  const test::TempFolder folder;
   std::vector<std::pair<uint64_t, mil::TensorType>> records;
   {
     BlobWriter writer(folder / "weight.bin");
@@ -54,7 +55,7 @@ TEST(Blob, EveryTypeComesBack) {
 }
 
 TEST(Blob, DataComesInAnyNumberOfParts) {
-  const test::TemporaryFolder folder("blob");
+  const test::TempFolder folder;
   const mil::TensorType type{DataType::kI32, {100}};
   const auto data = test::Pattern(type);
   for (size_t part : {size_t(1), size_t(7), data.size()}) {
@@ -71,7 +72,7 @@ TEST(Blob, DataComesInAnyNumberOfParts) {
 
 // int4 {1, -2, 7}: the low nibble first, four bits of padding.
 TEST(Blob, RecordIsAsTheFormatSays) {
-  const test::TemporaryFolder folder("blob");
+  const test::TempFolder folder;
   BlobWriter writer(folder / "weight.bin");
   const std::byte nibbles[] = {std::byte(0xE1), std::byte(0x07)};
   EXPECT_EQ(writer.Add({DataType::kI4, {3}}, nibbles), 64u);
@@ -95,7 +96,7 @@ TEST(Blob, RecordIsAsTheFormatSays) {
 
 // Changes one field of a good file at a time; each change must be found and named.
 TEST(Blob, FindsEveryCorruptField) {
-  const test::TemporaryFolder folder("blob");
+  const test::TempFolder folder;
   const mil::TensorType half{DataType::kF16, {5}}, nibble{DataType::kU4, {5}};
   BlobWriter writer(folder / "good");
   const uint64_t first = writer.Add(half, test::Pattern(half)),
@@ -146,7 +147,7 @@ TEST(Blob, FindsEveryCorruptField) {
 }
 
 TEST(Blob, RefusesReferencesThatDoNotFit) {
-  const test::TemporaryFolder folder("blob");
+  const test::TempFolder folder;
   const mil::TensorType half{DataType::kF16, {4, 2}};
   BlobWriter writer(folder / "weight.bin");
   writer.Add(half, test::Pattern(half));
@@ -164,7 +165,7 @@ TEST(Blob, RefusesReferencesThatDoNotFit) {
 
 TEST(Blob, SaysWhyItCannotWrite) {
   try {
-    BlobWriter("/nonexistent/weight.bin");
+    const BlobWriter writer("/nonexistent/weight.bin");
     FAIL();
   } catch (const Error& error) {
     EXPECT_EQ(error.kind(), ErrorKind::kDevice);

@@ -5,6 +5,7 @@
 #include "coreml/package/package.h"
 #include "tests/coreml/example.h"
 #include "tests/coreml/python.h"
+#include "tests/temp_folder.h"
 
 namespace pd {
 namespace {
@@ -13,7 +14,7 @@ namespace fs = std::filesystem;
 
 // Packages made by coremltools, once for all tests of the process.
 const fs::path& MadeByCoremltools() {
-  static const test::TemporaryFolder folder("coremltools");
+  static const test::TempFolder folder;
   static const test::Ran ran =
       test::RunPython("tests/coreml/coremltools_check.py", {"make", folder.path().string()});
   EXPECT_EQ(ran.status, 0) << ran.output;
@@ -21,7 +22,7 @@ const fs::path& MadeByCoremltools() {
 }
 
 TEST(Coremltools, AcceptsWhatWeWrite) {
-  const test::TemporaryFolder folder("coremltools");
+  const test::TempFolder folder;
   const fs::path path = folder / "example.mlpackage";
   WritePackage(path, test::MakeExample(path));
   const test::Ran ran = test::Validate({"--ane", path.string()});
@@ -35,7 +36,7 @@ class FromCoremltools : public testing::TestWithParam<const char*> {};
 TEST_P(FromCoremltools, SurvivesOurReaderAndWriter) {
   const fs::path theirs = MadeByCoremltools() / GetParam();
   const Package package = ReadPackage(theirs);
-  const test::TemporaryFolder folder("coremltools");
+  const test::TempFolder folder;
   const fs::path ours = folder / "ours.mlpackage";
   fs::create_directories(ours / "Data/com.apple.CoreML");
   fs::copy(theirs / kWeightsPlace, ours / kWeightsPlace, fs::copy_options::recursive);

@@ -8,6 +8,7 @@
 #include "coreml/package/manifest.h"
 #include "coreml/package/model_proto.h"
 #include "tests/coreml/example.h"
+#include "tests/temp_folder.h"
 
 namespace pd {
 namespace {
@@ -302,7 +303,7 @@ const std::vector<Case>& Cases() {
 class Corrupt : public testing::TestWithParam<Case> {};
 
 TEST_P(Corrupt, IsRefusedAtItsPlace) {
-  const test::TemporaryFolder folder("corrupt");
+  const test::TempFolder folder;
   const std::filesystem::path path = folder / "a.mlpackage";
   const Package package = test::MakeExample(path);
   WritePackage(path, package);
@@ -325,7 +326,7 @@ INSTANTIATE_TEST_SUITE_P(Model, Corrupt, testing::ValuesIn(Cases()),
 
 // Cut anywhere, or with any byte changed: an error or a program, never a crash.
 TEST(CorruptBytes, NeverCrash) {
-  const test::TemporaryFolder folder("corrupt");
+  const test::TempFolder folder;
   const std::string good = SerialiseModel(test::MakeExample(folder / "a.mlpackage", {32}));
   size_t refused = 0;
   for (size_t at = 0; at < good.size(); ++at) {

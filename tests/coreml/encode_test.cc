@@ -10,6 +10,7 @@
 #include "coreml/export/sample_pass.h"
 #include "tests/coreml/example.h"
 #include "tests/coreml/sources.h"
+#include "tests/temp_folder.h"
 
 namespace pd {
 namespace {
@@ -89,7 +90,7 @@ TEST(TableMaker, ConstantsAndExtremes) {
 // Writes one matrix and reads it back as programs would.
 std::vector<float> ThroughFile(const std::vector<float>& values, int64_t out, int64_t in, WeightFormat format,
                                DType type = DType::kF32, const Importance& importance = {}) {
-  const test::TemporaryFolder folder("encode");
+  const test::TempFolder folder;
   ModelSpec spec = test::MixedSpec();
   const WeightInfo info{"layers.0.k", "k", {out, in}, Role::kLinear, 0};
   std::vector<std::byte> stored(values.size() * size_t(Info(type).block_bytes));

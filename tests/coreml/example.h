@@ -1,7 +1,6 @@
 // A small package in a folder of its own: two functions over one weight file, every kind of constant.
 #pragma once
 #include <filesystem>
-#include <random>
 #include <string>
 #include <vector>
 
@@ -11,24 +10,6 @@
 #include "coreml/package/package.h"
 
 namespace pd::test {
-
-// Removed with everything in it at the end of the test.
-class TemporaryFolder {
- public:
-  explicit TemporaryFolder(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() /
-              ("pd_" + name + "_" + std::to_string(std::random_device{}()))) {
-    std::filesystem::create_directories(path_);
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline std::vector<std::byte> Pattern(const mil::TensorType& type) {
   std::vector<std::byte> bytes(mil::ByteSize(type));

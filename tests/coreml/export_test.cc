@@ -15,6 +15,7 @@
 #include "tests/coreml/example.h"
 #include "tests/coreml/sources.h"
 #include "tests/device_checks.h"
+#include "tests/temp_folder.h"
 #include "tests/tiny_model.h"
 
 namespace pd {
@@ -106,7 +107,7 @@ class ExportedBundle : public testing::Test {
     return ExportBundle(model_, out, options_, [](const ExportProgress&) {});
   }
 
-  const test::TemporaryFolder folder_{"export"};
+  const test::TempFolder folder_;
   ModelSource model_ = test::RandomSource(test::MixedSpec());
   ExportOptions options_;
 };
@@ -233,7 +234,8 @@ TEST_F(ExportedBundle, LargeStreamsAreScaledAndHugeOnesRefused) {
   options_.sample = test::SomeTokens(40, spec.vocab);
   const auto with_stream = [&](float scale) {
     spec.embed_scale = scale;
-    return ExportBundle(test::RandomSource(spec), folder_ / "a", options_, [](const ExportProgress&) {});
+    ModelSource model = test::RandomSource(spec);
+    return ExportBundle(model, folder_ / "a", options_, [](const ExportProgress&) {});
   };
   ExportReport report = with_stream(1);
   EXPECT_EQ(report.bundle.stream_scale, 1);

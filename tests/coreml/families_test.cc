@@ -9,6 +9,7 @@
 #include "tests/coreml/example.h"
 #include "tests/coreml/python.h"
 #include "tests/coreml/sources.h"
+#include "tests/temp_folder.h"
 
 namespace pd {
 namespace {
@@ -37,11 +38,11 @@ class Families : public testing::TestWithParam<Variation> {};
 
 // One run of the validator on the packages of all models: starting it costs more than a package.
 TEST_P(Families, PackagesAreAccepted) {
-  const test::TemporaryFolder folder("families");
+  const test::TempFolder folder;
   std::vector<std::string> arguments = {"--ane", "--quiet"};
   size_t sharded = 0;
   for (const std::string& name : GoldenFolders()) {
-    const ModelSource model = OpenModel(fs::path(PD_TEST_DATA "/models") / name);
+    ModelSource model = OpenModel(fs::path(PD_TEST_DATA "/models") / name);
     ExportOptions options;
     options.weights = GetParam().weights;
     options.lowering = GetParam().lowering;
@@ -75,11 +76,11 @@ INSTANTIATE_TEST_SUITE_P(
 // What coremltools rebuilds from one of our packages, and saves again its own way, is the program we wrote:
 // read back, every op, type, parameter and constant is the same.
 TEST(Coremltools, SavesTheProgramThatWeWrote) {
-  const test::TemporaryFolder folder("families");
+  const test::TempFolder folder;
   ExportOptions options;
   options.chunks = {32};
   options.histories = {64};
-  const ModelSource model = test::RandomSource(test::MixedSpec());
+  ModelSource model = test::RandomSource(test::MixedSpec());
   for (WeightFormat format : {WeightFormat::kFp16, WeightFormat::kInt8, WeightFormat::kLut4}) {
     options.weights = format;
     ExportBundle(model, folder / Name(format), options, [](const ExportProgress&) {});

@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "coreml/package/manifest.h"
 #include "tests/coreml/example.h"
+#include "tests/temp_folder.h"
 
 namespace pd {
 namespace {
@@ -32,7 +33,7 @@ std::string FromHex(std::string_view hex) {
 }
 
 TEST(Package, ComesBackAsWritten) {
-  const test::TemporaryFolder folder("package");
+  const test::TempFolder folder;
   const Package written = test::MakeExample(folder / "a.mlpackage");
   WritePackage(folder / "a.mlpackage", written);
   const Package read = ReadPackage(folder / "a.mlpackage");
@@ -46,7 +47,7 @@ TEST(Package, ComesBackAsWritten) {
 }
 
 TEST(Package, SingleFunctionLayoutComesBack) {
-  const test::TemporaryFolder folder("package");
+  const test::TempFolder folder;
   Package written = test::MakeExample(folder / "a.mlpackage", {32});
   written.program.functions["main"] = written.program.functions.at("t32");
   written.program.functions.erase("t32");
@@ -59,7 +60,7 @@ TEST(Package, SingleFunctionLayoutComesBack) {
 }
 
 TEST(Package, SameContentGivesSameBytes) {
-  const test::TemporaryFolder folder("package");
+  const test::TempFolder folder;
   for (const char* name : {"a", "b"}) WritePackage(folder / name, test::MakeExample(folder / name));
   for (const char* file : {"Manifest.json", kModelPlace})
     EXPECT_EQ(ReadTextFile(folder / "a" / file), ReadTextFile(folder / "b" / file));
@@ -161,7 +162,7 @@ TEST(Package, SaysWhichFeaturesItDoesNotWrite) {
 // ---- manifests ----
 
 TEST(Package, RefusesManifestsThatAppleWouldRefuse) {
-  const test::TemporaryFolder folder("package");
+  const test::TempFolder folder;
   const fs::path package = folder / "a.mlpackage";
   WritePackage(package, test::MakeExample(package));
   const std::string good = ReadTextFile(package / "Manifest.json");

@@ -12,6 +12,7 @@
 #include "tests/coreml/sources.h"
 #include "tests/device_checks.h"
 #include "tests/error_table.h"
+#include "tests/temp_folder.h"
 
 namespace pd {
 namespace {
@@ -23,12 +24,11 @@ ExportOptions SmallOptions() {
   return options;
 }
 
-ExportReport Export(const ModelSource& model, const std::filesystem::path& out,
-                    const ExportOptions& options) {
+ExportReport Export(ModelSource& model, const std::filesystem::path& out, const ExportOptions& options) {
   return ExportBundle(model, out, options, [](const ExportProgress&) {});
 }
 
-std::unique_ptr<PrefillDevice> OpenBundle(const ModelSource& model, const std::filesystem::path& path) {
+std::unique_ptr<PrefillDevice> OpenBundle(ModelSource& model, const std::filesystem::path& path) {
   return OpenCoreMlPrefill(model, ReadBundle(path), test::DoublePredictors(), {});
 }
 
@@ -108,7 +108,7 @@ class Prefilled : public testing::TestWithParam<Form> {};
 
 TEST_P(Prefilled, KeysAndValuesAreThoseOfTheReference) {
   ModelSource model = test::RandomSource(test::MixedSpec());
-  const test::TemporaryFolder folder("prefill");
+  const test::TempFolder folder;
   ExportOptions options = SmallOptions();
   options.lowering = {GetParam().attention, GetParam().keys};
   options.max_shard_bytes = GetParam().max_shard_bytes;
@@ -158,7 +158,7 @@ class FourLayers : public testing::Test {
     want_ = Prefill(*reference_, model_.spec, prompt_, tokens);
   }
 
-  const test::TemporaryFolder folder_{"prefill"};
+  const test::TempFolder folder_;
   ModelSource model_ = [] {
     ModelSpec spec = test::MixedSpec();
     spec.layers.resize(4);
@@ -208,7 +208,7 @@ TEST_F(FourLayers, LengthsAroundTheDefaultChunksAgree) {
 
 TEST(PrefillDevice, SaysWhatItCannotTake) {
   ModelSource model = test::RandomSource(test::MixedSpec());
-  const test::TemporaryFolder folder("prefill");
+  const test::TempFolder folder;
   Export(model, folder / "bundle", SmallOptions());
   const auto device = OpenBundle(model, folder / "bundle");
   EXPECT_EQ(device->Reach(0), 160 + 64);
@@ -227,7 +227,7 @@ TEST(PrefillDevice, SaysWhatItCannotTake) {
 // Segments stay as they are while the device goes on.
 TEST(PrefillDevice, SegmentsDoNotChange) {
   ModelSource model = test::RandomSource(test::MixedSpec());
-  const test::TemporaryFolder folder("prefill");
+  const test::TempFolder folder;
   Export(model, folder / "bundle", SmallOptions());
   const auto device = OpenBundle(model, folder / "bundle");
   const std::vector<TokenId> prompt = test::SomeTokens(120, model.spec.vocab),

@@ -11,6 +11,7 @@
 #include "reference/reference_ops.h"
 #include "tests/coreml/double_predictor.h"
 #include "tests/coreml/example.h"
+#include "tests/temp_folder.h"
 #include "text/tokenizer.h"
 
 namespace pd {
@@ -60,7 +61,7 @@ class SmolLm2 : public testing::Test {
 
   // The worst layer's cosine and rms ratio against the reference.
   void ExpectAtLeast(WeightFormat format, double cosine, double rms) {
-    const test::TemporaryFolder folder("smollm2");
+    const test::TempFolder folder;
     ExportOptions options;
     options.weights = format;
     options.chunks = {kChunk};

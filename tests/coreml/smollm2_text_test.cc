@@ -17,6 +17,7 @@
 #include "tests/coreml/example.h"
 #include "tests/error_table.h"
 #include "tests/golden/golden_file.h"
+#include "tests/temp_folder.h"
 #include "text/tokenizer.h"
 
 namespace pd {
@@ -76,7 +77,7 @@ class SmolLm2Text : public testing::Test {
   }
 
   struct World {
-    test::TemporaryFolder folder{"smollm2_text"};
+    test::TempFolder folder;
     ModelSource model;
     Devices devices;
     std::vector<TokenId> text;

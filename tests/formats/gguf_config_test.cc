@@ -31,8 +31,10 @@ GgufEntry* Find(GgufSpec& spec, const std::string& key) {
 }
 void Set(GgufSpec& spec, GgufEntry entry) {
   GgufEntry* there = Find(spec, entry.key);
-  if (there) *there = std::move(entry);
-  if (!there) spec.entries.push_back(std::move(entry));
+  if (there)
+    *there = std::move(entry);
+  else
+    spec.entries.push_back(std::move(entry));
 }
 void Erase(GgufSpec& spec, const std::string& key) {
   std::erase_if(spec.entries, [&](const GgufEntry& entry) { return entry.key == key; });

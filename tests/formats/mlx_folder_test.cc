@@ -10,6 +10,7 @@
 #include "formats/safetensors.h"
 #include "tests/expect_error.h"
 #include "tests/formats/writers.h"
+#include "tests/temp_folder.h"
 
 namespace pd::test {
 namespace {
@@ -73,7 +74,7 @@ class MlxFolderBadInputs : public ::testing::TestWithParam<Bad> {};
 TEST_P(MlxFolderBadInputs, AreOneLineAndAKind) {
   Folder folder = ReadMixed();
   GetParam().bend(folder);
-  const TemporaryFolder written;
+  const TempFolder written;
   written.Write("config.json", folder.config.dump());
   written.Write("model.safetensors", folder.weights.Bytes());
   ExpectError(GetParam().kind, GetParam().words, [&] { OpenModel(written.path()); });

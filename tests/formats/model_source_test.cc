@@ -38,7 +38,7 @@ ModelSpec WithoutPlusOne(ModelSpec spec) {
 
 TEST_P(EachFamily, GgufAndFolderAreTheSameModel) {
   const TinyCheckpoint model = GetParam().make();
-  const TemporaryFolder folder;
+  const TempFolder folder;
   WriteFolder(model, folder);
   ModelSource from_folder = OpenModel(folder.path());
   ModelSource from_gguf = OpenModel(folder.Write("model.gguf", AsGguf(model).Bytes()));
@@ -65,7 +65,7 @@ TEST_P(EachFamily, GgufAndFolderAreTheSameModel) {
 
 TEST_P(EachFamily, EveryTensorIsNeededAndNoOtherIsTaken) {
   const TinyCheckpoint model = GetParam().make();
-  const TemporaryFolder folder;
+  const TempFolder folder;
   WriteFolder(model, folder);
   for (const auto& [name, tensor] : model.tensors) {
     SCOPED_TRACE(name);
@@ -98,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Each, EachFamily,
                          [](const auto& family) { return family.param.name; });
 
 // The model's tensors over two shards with an index.
-Json WriteShards(const TinyCheckpoint& model, const TemporaryFolder& folder) {
+Json WriteShards(const TinyCheckpoint& model, const TempFolder& folder) {
   folder.Write("config.json", model.config.dump());
   const SafetensorsSpec whole = AsSafetensors(model);
   Json index = {{"metadata", {{"total_size", 0}}}, {"weight_map", Json::object()}};
@@ -117,7 +117,7 @@ Json WriteShards(const TinyCheckpoint& model, const TemporaryFolder& folder) {
 
 TEST(Folder, ShardsAreOneModel) {
   const TinyCheckpoint model = TinyLlama();
-  const TemporaryFolder folder;
+  const TempFolder folder;
   WriteShards(model, folder);
   ModelSource source = OpenModel(folder.path() / "config.json");
   EXPECT_EQ(source.path, folder.path() / "config.json");
@@ -128,7 +128,7 @@ TEST(Folder, ShardsAreOneModel) {
 
 TEST(Folder, ViewsOutliveTheSource) {
   const TinyCheckpoint model = TinyQwen2();
-  const TemporaryFolder folder;
+  const TempFolder folder;
   WriteFolder(model, folder);
   const TensorView embed = OpenModel(folder.path()).tensors.embed;
   EXPECT_EQ(embed.ReadAll(), model.tensors.at("model.embed_tokens.weight").values);
@@ -136,7 +136,7 @@ TEST(Folder, ViewsOutliveTheSource) {
 
 TEST(Folder, HalfPrecision) {
   TinyCheckpoint model = TinyQwen3();
-  const TemporaryFolder folder;
+  const TempFolder folder;
   folder.Write("config.json", model.config.dump());
   SafetensorsSpec file;
   for (auto& [name, tensor] : model.tensors) {
@@ -158,7 +158,7 @@ TEST(Folder, HalfPrecision) {
 
 TEST(Folder, HarmlessTensorsAreSkippedByName) {
   const TinyCheckpoint model = TinyQwen2();
-  const TemporaryFolder folder;
+  const TempFolder folder;
   folder.Write("config.json", model.config.dump());
   SafetensorsSpec file = AsSafetensors(model);
   file.tensors.push_back({"model.layers.1.self_attn.rotary_emb.inv_freq", "F64", {4}, std::string(32, 0)});
@@ -178,7 +178,7 @@ TEST(Folder, HarmlessTensorsAreSkippedByName) {
 TEST(Folder, LanguageModelOfAGemmaThatSees) {
   const TinyCheckpoint model = TinyGemma3();
   for (const char* prefix : {"language_model.model.", "model.language_model."}) {
-    const TemporaryFolder folder;
+    const TempFolder folder;
     folder.Write("config.json", Json{{"model_type", "gemma3"},
                                      {"text_config", model.config},
                                      {"vision_config", {{"model_type", "siglip_vision_model"}}},
@@ -199,21 +199,21 @@ struct BadFolder {
   const char* name;
   ErrorKind kind;
   std::vector<const char*> named;
-  void (*write)(const TinyCheckpoint&, const TemporaryFolder&);
+  void (*write)(const TinyCheckpoint&, const TempFolder&);
 };
 void PrintTo(const BadFolder& bad, std::ostream* out) { *out << bad.name; }
 
 class BadFolders : public ::testing::TestWithParam<BadFolder> {};
 
 TEST_P(BadFolders, AreRefused) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   GetParam().write(TinyLlama(), folder);
   for (const char* named : GetParam().named)
     ExpectError(GetParam().kind, {folder.path().string(), named}, [&] { OpenModel(folder.path()); });
 }
 
 using Model = TinyCheckpoint;
-using Folder = TemporaryFolder;
+using Folder = TempFolder;
 constexpr const char* kShard = "model-00001-of-00002.safetensors";
 
 void Reconfigure(const Model& model, const Folder& folder, const char* key, Json value) {
@@ -381,7 +381,7 @@ INSTANTIATE_TEST_SUITE_P(Each, BadFolders, ::testing::ValuesIn(AllBadFolders()),
                          [](const auto& bad) { return bad.param.name; });
 
 TEST(NotAModel, OneLineWithTheRemedy) {
-  const TemporaryFolder folder;
+  const TempFolder folder;
   const auto expect = [&](ErrorKind kind, const char* name, std::string_view bytes, const char* why) {
     const auto path = folder.Write(name, bytes);
     ExpectError(kind, {path.string(), why, "config.json"}, [&] { OpenModel(path); });

@@ -254,7 +254,7 @@ GgufSpec AsGguf(const TinyCheckpoint& model) {
   return file;
 }
 
-void WriteFolder(const TinyCheckpoint& model, const TemporaryFolder& folder) {
+void WriteFolder(const TinyCheckpoint& model, const TempFolder& folder) {
   folder.Write("config.json", model.config.dump(2));
   folder.Write("model.safetensors", AsSafetensors(model).Bytes());
 }

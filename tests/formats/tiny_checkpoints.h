@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "tests/formats/writers.h"
+#include "tests/temp_folder.h"
 
 namespace pd::test {
 
@@ -33,7 +34,7 @@ TinyCheckpoint TinyGemma3();  // local and global layers
 SafetensorsSpec AsSafetensors(const TinyCheckpoint& model);
 GgufSpec AsGguf(const TinyCheckpoint& model);
 // Writes config.json and model.safetensors.
-void WriteFolder(const TinyCheckpoint& model, const TemporaryFolder& folder);
+void WriteFolder(const TinyCheckpoint& model, const TempFolder& folder);
 
 // The GGUF name of a Hugging Face tensor.
 std::string GgufName(const std::string& name);

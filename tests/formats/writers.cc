@@ -1,13 +1,4 @@
 #include "tests/formats/writers.h"
-#include "base/json.h"
-
-#include <unistd.h>
-
-#include <atomic>
-#include <fstream>
-
-#include "base/error.h"
-#include "base/files.h"
 
 namespace pd::test {
 
@@ -57,22 +48,6 @@ std::string SafetensorsSpec::Bytes(std::string_view header) const {
   std::string bytes = RawString(header);
   for (const Tensor& t : tensors) bytes += t.data;
   return bytes;
-}
-
-TemporaryFolder::TemporaryFolder() {
-  static std::atomic<int> count = 0;
-  path_ = std::filesystem::temp_directory_path() / fmt::format("pd-formats-{}-{}", ::getpid(), count++);
-  std::filesystem::create_directories(path_);
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  std::filesystem::remove_all(path_, ignored);
-}
-
-std::filesystem::path TemporaryFolder::Write(const std::string& name, std::string_view bytes) const {
-  WriteFileAtomically(path_ / name, bytes);
-  return path_ / name;
 }
 
 }  // namespace pd::test

@@ -2,8 +2,7 @@
 // readers.
 #pragma once
 #include <cstdint>
-#include <filesystem>
-#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -86,21 +85,6 @@ struct SafetensorsSpec {
   Json Header() const;
   std::string Bytes() const { return Bytes(Header().dump()); }
   std::string Bytes(std::string_view header) const;  // another header before the same data
-};
-
-// A folder that is removed with its owner.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-  // Writes a file into the folder and returns its path.
-  std::filesystem::path Write(const std::string& name, std::string_view bytes) const;
-
- private:
-  std::filesystem::path path_;
 };
 
 }  // namespace pd::test

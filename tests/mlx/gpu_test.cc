@@ -298,7 +298,7 @@ TEST(GpuKernels, Greedy) {
                   1e-5);
     }
   }
-  for (float bad : {float(NAN), float(INFINITY)}) {
+  for (float bad : {NAN, INFINITY}) {
     std::vector<float> logits(100, 1.f);
     logits[57] = bad;
     const int shape[] = {1, 100};

@@ -172,7 +172,7 @@ struct Eight {
 };
 template <class T>
 Eight<T> LoadEight(const T* p) {
-  CheckAligned(p, sizeof(T) == 2 ? 16 : 16);
+  CheckAligned(p, 16);
   Eight<T> e;
   std::copy(p, p + 8, e.values);
   return e;

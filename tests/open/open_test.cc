@@ -13,6 +13,7 @@
 #include "tests/coreml/example.h"
 #include "tests/coreml/sources.h"
 #include "tests/device_checks.h"
+#include "tests/temp_folder.h"
 #include "tests/tiny_model.h"
 
 namespace pd::test {
@@ -66,7 +67,7 @@ TEST(Open, NamesWhatThereIs) {
 // also when the prompt is longer than the programs take.
 TEST(Open, CoreMlRunsAnExportedModel) {
   ModelSource source = RandomSource(MixedSpec());
-  const TemporaryFolder folder("open");
+  const TempFolder folder;
   ExportOptions exported;
   exported.chunks = {32};
   exported.histories = {0, 32};
@@ -121,6 +122,19 @@ TEST(Open, DevicesHaveTheirNamesAndTheirOwnMemory) {
     const SlotId slot = devices.decode->Open(8, {});
     devices.decode->Import(slot, segment);
     EXPECT_EQ(devices.decode->Length(slot), 3);
+  }
+}
+
+// Taken once for an opened model, not again by each device: one that is wrong comes out of all of them.
+TEST(Open, DevicesTakeTheModelsDigest) {
+  ModelSource source = TinySource();
+  EXPECT_EQ(source.Digest(), WeightsDigest(source.spec, source.tensors));
+  const uint64_t wrong = source.Digest() + 1;
+  source.digest = wrong;
+  const std::vector<TokenId> ids = {1, 2, 3};
+  for (const std::string& name : DeviceNames()) {
+    const auto device = OpenPrefillDevice(source, name, {.threads = 1});
+    EXPECT_EQ(device->Begin(3, {}, {})->Run(ids, 0).id.weights, wrong) << name;
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/temp_folder.h"
 #include "tests/text/gguf_writer.h"
 #include "tests/text/goldens.h"
 
@@ -31,27 +32,21 @@ void ExpectError(const std::function<void()>& act, ErrorKind kind, const std::st
 
 class TemplateFolder : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              (std::string("pd_template_") + testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
-  }
-  void TearDown() override { fs::remove_all(folder_); }
   void Write(const fs::path& name, const std::string& text) { WriteFileAtomically(folder_ / name, text); }
-  fs::path folder_;
+  const test::TempFolder folder_;
 };
 
 TEST_F(TemplateFolder, OneTemplateInTheConfiguration) {
-  EXPECT_EQ(ChatTemplate::FromFolder(folder_), nullptr);
+  EXPECT_EQ(ChatTemplate::FromFolder(folder_.path()), nullptr);
   Write("tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": {"content": "</s>"},
     "chat_template": "{{ bos_token }}{{ messages[0].content }}{{ eos_token }}{{ unk_token }}"})");
-  EXPECT_EQ(ChatTemplate::FromFolder(folder_)->Render(Hello()), "<s>Hello</s>");
+  EXPECT_EQ(ChatTemplate::FromFolder(folder_.path())->Render(Hello()), "<s>Hello</s>");
 }
 
 TEST_F(TemplateFolder, SeveralTemplatesByName) {
   Write("tokenizer_config.json", R"({"chat_template": [{"name": "default", "template": "D"},
     {"name": "tool_use", "template": "T{{ tools|length }}"}, {"name": "rag", "template": "R"}]})");
-  const auto chat = ChatTemplate::FromFolder(folder_);
+  const auto chat = ChatTemplate::FromFolder(folder_.path());
   EXPECT_EQ(chat->names(), (std::vector<std::string>{"default", "rag", "tool_use"}));
   ChatInput input = Hello();
   EXPECT_EQ(chat->Render(input), "D");
@@ -62,7 +57,8 @@ TEST_F(TemplateFolder, SeveralTemplatesByName) {
   input.name = "none";
   ExpectError([&] { chat->Render(input); }, ErrorKind::kBadRequest, "it has: default, rag, tool_use");
   Write("tokenizer_config.json", R"({"chat_template": [{"name": "default"}]})");
-  ExpectError([&] { ChatTemplate::FromFolder(folder_); }, ErrorKind::kCorruptFile, "tokenizer_config.json");
+  ExpectError([&] { ChatTemplate::FromFolder(folder_.path()); }, ErrorKind::kCorruptFile,
+              "tokenizer_config.json");
 }
 
 TEST_F(TemplateFolder, TemplatesInFilesOfTheirOwn) {
@@ -70,7 +66,7 @@ TEST_F(TemplateFolder, TemplatesInFilesOfTheirOwn) {
   Write("chat_template.jinja", "{{ bos_token }}new");
   fs::create_directories(folder_ / "additional_chat_templates");
   Write("additional_chat_templates/rag.jinja", "R");
-  const auto chat = ChatTemplate::FromFolder(folder_);
+  const auto chat = ChatTemplate::FromFolder(folder_.path());
   EXPECT_EQ(chat->Render(Hello()), "<s>new");
   ChatInput input = Hello();
   input.name = "rag";

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/temp_folder.h"
 #include "tests/text/gguf_writer.h"
 #include "tests/text/goldens.h"
 #include "text/utf8.h"
@@ -17,19 +18,13 @@ using Ids = std::vector<TokenId>;
 // A folder of its own for each test, with one golden tokenizer.json in it.
 class TokenizerFolder : public testing::Test {
  protected:
-  void SetUp() override {
-    folder_ = fs::path(testing::TempDir()) /
-              (std::string("pd_tokenizer_") + testing::UnitTest::GetInstance()->current_test_info()->name());
-    fs::create_directories(folder_);
-    Use("gpt-2");
-  }
-  void TearDown() override { fs::remove_all(folder_); }
+  void SetUp() override { Use("gpt-2"); }
   void Use(const std::string& name) {
     fs::copy_file(TextData() / name / "tokenizer.json", folder_ / "tokenizer.json",
                   fs::copy_options::overwrite_existing);
   }
   void Write(const char* name, const std::string& text) { WriteFileAtomically(folder_ / name, text); }
-  std::shared_ptr<const Tokenizer> Load() const { return Tokenizer::FromFolder(folder_); }
+  std::shared_ptr<const Tokenizer> Load() const { return Tokenizer::FromFolder(folder_.path()); }
   // The error of loading: its kind, and that its line says where and what.
   void ExpectError(ErrorKind kind, const std::vector<std::string>& says) const {
     try {
@@ -42,7 +37,7 @@ class TokenizerFolder : public testing::Test {
       EXPECT_EQ(std::string(error.what()).find('\n'), std::string::npos);
     }
   }
-  fs::path folder_;
+  const test::TempFolder folder_;
 };
 
 TEST_F(TokenizerFolder, BosOnceAndNeverTwice) {

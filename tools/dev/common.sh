@@ -51,6 +51,17 @@ build_targets() {
   fi
 }
 
+# Homebrew keeps LLVM's tools off the path; Debian names them clang-19, clang-format-19, run-clang-tidy-19.
+llvm_on_path() {
+  if [ "$(uname)" = Darwin ]; then PATH=$(brew --prefix llvm@19)/bin:$PATH; fi
+}
+
+# build_fuzz [TARGET...]: as build_targets, with clang, which is on the path.
+build_fuzz() {
+  if [ "$(uname)" = Darwin ]; then configure fuzz -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++; fi
+  build_targets fuzz "$@"
+}
+
 # Builds $product if a source is newer than the last build. When nothing changed this is one walk over the sources.
 build_product() {
   local stamp=$root/build/release/.product start sources

@@ -21,11 +21,6 @@ stage_dependencies() {
   fetch_default_model
 }
 
-# Homebrew keeps LLVM's tools off the path; Debian names them clang-19, clang-format-19, run-clang-tidy-19.
-llvm_on_path() {
-  if [ "$(uname)" = Darwin ]; then PATH=$(brew --prefix llvm@19)/bin:$PATH; fi
-}
-
 stage_style() (
   llvm_on_path
   python3 tools/check_style.py --require-tools
@@ -56,8 +51,7 @@ stage_sanitizers() {
 
 stage_fuzz() (
   llvm_on_path
-  if [ "$(uname)" = Darwin ]; then configure fuzz -DCMAKE_C_COMPILER=clang -DCMAKE_CXX_COMPILER=clang++; fi
-  build_targets fuzz
+  build_fuzz
   ctest --preset fuzz --parallel "$(cores)"
 )
 
@@ -71,13 +65,12 @@ stage_macos() {
   build_for_macos
 }
 
-stage_tidy() (
+stage_tidy() {
+  # shellcheck source=tools/dev/tidy.sh
+  . "$root/tools/dev/tidy.sh"
   install_packages check
-  llvm_on_path
-  local tidy=run-clang-tidy-19
-  if [ "$(uname)" = Darwin ]; then tidy=run-clang-tidy; fi
-  "$tidy" -quiet -extra-arg=-Wno-unknown-warning-option -p build/release -j "$(cores)" "^$root/(src|tests|bench)/"
-)
+  tidy_all
+}
 
 # ctest PRESET, its closing lines kept for the end of our output.
 closing_lines=build/closing-lines

@@ -17,6 +17,7 @@
 #include "tests/coreml/example.h"
 #include "tests/error_table.h"
 #include "tests/expect_error.h"
+#include "tests/temp_folder.h"
 #include "tests/tiny_model.h"
 
 namespace pd {
@@ -65,7 +66,7 @@ std::vector<float> Floats(const OutputTensor& tensor) {
 
 // What the package of example.h computes, from the meaning of its constants.
 TEST(Interpreter, RunsTheExamplePackage) {
-  const test::TemporaryFolder folder("interpreter");
+  const test::TempFolder folder;
   const auto path = folder / "example.mlpackage";
   WritePackage(path, test::MakeExample(path));
   const Package package = ReadPackage(path);
@@ -249,7 +250,7 @@ TEST(Interpreter, RefusesMoreMemoryThanAllowed) {
     f.Output(f.Op("add", {{"x", f.Op("relu", {{"x", x}})}, {"y", f.Op("exp", {{"x", x}})}}), "y");
     return PackageOf(std::move(f));
   };
-  Interpreter(make(), Pool(), {false, 4 << 20});
+  const Interpreter fits(make(), Pool(), {false, 4 << 20});
   ExpectError(ErrorKind::kOutOfMemory, {"function main", "memory"},
               [&] { Interpreter(make(), Pool(), {false, 2 << 20}); });
   ExpectError(ErrorKind::kOutOfMemory, {"function main", "inputs"},
@@ -392,7 +393,7 @@ TEST(Interpreter, NamesTheOpThatFoundABadIndex) {
 }
 
 TEST(InterpretedPredictor, TakesProgramsOfHalvesOnly) {
-  const test::TemporaryFolder folder("interpreter");
+  const test::TempFolder folder;
   FunctionBuilder f("CoreML8");
   f.Output(f.Op("cast", {{"x", f.Input("x", {DataType::kI32, {2}})}, {"dtype", mil::Scalar("fp16")}}), "y");
   WritePackage(folder / "ints.mlpackage", PackageOf(std::move(f)));

@@ -5,13 +5,14 @@
 #include "tests/coreml/example.h"
 #include "tests/coreml/interpreter/cases.h"
 #include "tests/coreml/python.h"
+#include "tests/temp_folder.h"
 
 namespace pd {
 namespace {
 
 // Runs every case of `cases.py KIND`: in plain and in fast forms, on one thread and on three.
 void Check(const std::string& kind) {
-  const test::TemporaryFolder folder("interpreter");
+  const test::TempFolder folder;
   const test::Ran ran = test::RunPython("tests/coreml/interpreter/cases.py", {kind, folder.path().string()});
   ASSERT_EQ(ran.status, 0) << ran.output;
   const test::Cases cases(folder.path(), kind);

@@ -18,6 +18,7 @@
 #include "tests/coreml/sources.h"
 #include "tests/device_checks.h"
 #include "tests/error_table.h"
+#include "tests/temp_folder.h"
 
 namespace pd {
 namespace {
@@ -80,7 +81,7 @@ void ExpectSameText(const std::vector<std::vector<float>>& got, const std::vecto
 
 TEST(Origins, PackedRawKeysGiveTheSameText) {
   ModelSource model = test::RandomSource(LlamaSpec());
-  const test::TemporaryFolder folder("origins");
+  const test::TempFolder folder;
   WriteFileAtomically(folder / "model.json", Describe(model));
   const auto path = folder / "prefill.mlpackage";
   const test::Ran ran = test::RunPython("tests/coreml/interpreter/origins.py",

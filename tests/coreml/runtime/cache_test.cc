@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "coreml/runtime/compiled_cache.h"
 #include "tests/coreml/example.h"
+#include "tests/temp_folder.h"
 
 namespace pd {
 namespace {
@@ -51,7 +52,7 @@ class Cache : public testing::Test {
     return entries;
   }
 
-  const test::TemporaryFolder folder_{"compiled_cache"};
+  const test::TempFolder folder_;
   std::atomic<int> compiled_{0};
 };
 

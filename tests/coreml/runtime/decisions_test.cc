@@ -85,7 +85,7 @@ TEST(Engagement, IsToldByTheClock) {
 
 TEST(Strides, AreBelievedOnlyWhereTheyCanBe) {
   const mil::Dims shape = {1, 6, 1, 10};
-  const size_t dense = 6 * 10 * 2, padded = 6 * 32 * 2;
+  const size_t dense = 120, padded = 384;  // bytes: 6 rows of 10 halves, or of 32
   bool distrusted = false;
   const auto usable = [&](std::vector<int64_t> strides, size_t bytes) {
     return UsableStrides(shape, strides, bytes, &distrusted);

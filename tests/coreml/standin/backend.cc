@@ -105,8 +105,8 @@ void Write(const Tensor& from, std::byte* to, const mil::Dims& strides) {
 
 fs::path Compile(const fs::path& package, bool hollow) {
   std::error_code error;
-  const fs::path folder = fs::temp_directory_path() /
-                          fmt::format("pd_standin_{}_{:x}.mlmodelc", getpid(), std::random_device{}());
+  fs::path folder = fs::temp_directory_path() /
+                    fmt::format("pd_standin_{}_{:x}.mlmodelc", getpid(), std::random_device{}());
   fs::create_directories(folder, error);
   // Links where they are possible: weights are large.
   fs::copy(package, folder / kInside, fs::copy_options::recursive | fs::copy_options::create_hard_links,

@@ -15,6 +15,7 @@
 #include "tests/coreml/sources.h"
 #include "tests/coreml/standin/backend.h"
 #include "tests/device_checks.h"
+#include "tests/temp_folder.h"
 
 namespace pd::test {
 
@@ -29,7 +30,7 @@ inline constexpr int kIo = 3;  // MLModelErrorIO
 
 // A small model, exported once, and what it says when our interpreter runs the same packages.
 struct World {
-  TemporaryFolder folder{"standin"};
+  TempFolder folder;
   ModelSource model = [] {
     ModelSpec spec = MixedSpec();
     spec.layers.resize(3);
@@ -144,7 +145,7 @@ class StandIn : public testing::Test {
     Director::The().Reset();
   }
 
-  static const World& world() { return *world_; }
+  static World& world() { return *world_; }
   static Director& director() { return Director::The(); }
 
   RuntimeOptions Options() {
@@ -185,7 +186,7 @@ class StandIn : public testing::Test {
   }
 
   static inline std::unique_ptr<World> world_;
-  const TemporaryFolder folder_{"standin_test"};
+  const TempFolder folder_;
   std::vector<std::string> notes_;
   std::unique_ptr<CoreMlRuntime> runtime_;
   std::unique_ptr<PrefillDevice> device_;

@@ -12,6 +12,7 @@
 #include "tests/coreml/example.h"
 #include "tests/coreml/standin/backend.h"
 #include "tests/golden/golden_file.h"
+#include "tests/temp_folder.h"
 
 namespace pd {
 namespace {
@@ -22,7 +23,7 @@ TEST(SmolLm2StandIn, TextIsThatOfTheInterpreter) {
   const char* path = std::getenv("PD_TEST_MODEL");
   ASSERT_TRUE(path && std::filesystem::exists(path))
       << "PD_TEST_MODEL names no default model; ./dev test fetches it";
-  const test::TemporaryFolder folder("standin_smollm2");
+  const test::TempFolder folder;
   ModelSource model = OpenModel(path);
   ExportOptions options;
   options.chunks = {128};
