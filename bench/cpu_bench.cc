@@ -20,14 +20,13 @@ int Threads() {
 }
 
 ModelSpec SmolSpec() {
-  LayerSpec layer;
-  layer.attn.heads = 9, layer.attn.kv_heads = 3, layer.attn.head_dim = 64;
-  layer.attn.scale = 0.125f;
-  layer.attn.rope = RopeSpec{100000, 64, {}};
-  layer.mlp.hidden = 1536;
+  AttentionSpec attention;
+  attention.heads = 9, attention.kv_heads = 3, attention.head_dim = 64;
+  attention.scale = 0.125f;
+  attention.rope = RopeSpec{100000, 64};
   ModelSpec spec;
   spec.width = 576, spec.vocab = 49152, spec.max_context = 8192, spec.tied_head = true;
-  spec.layers.assign(30, layer);
+  spec.layers.assign(30, PreNormLayer({}, attention, {.hidden = 1536}));
   return spec;
 }
 
@@ -39,9 +38,10 @@ struct Smol {
 
   Smol() {
     unsigned seed = 0;
+    MakeRoom(spec, tensors);
     ForEachWeight(spec, tensors, [&](TensorView& t, const WeightInfo& info) {
       const bool vector = info.shape.size() == 1;
-      const DType type = vector ? DType::kF32 : info.role == Role::kEmbed ? DType::kQ8_0 : DType::kQ4_1;
+      const DType type = vector ? DType::kF32 : info.role == Role::kTable ? DType::kQ8_0 : DType::kQ4_1;
       t = test::RandomTensor(type, vector ? 1 : info.shape[0], info.shape.back(), ++seed);
       t.shape = info.shape;
     });

@@ -23,14 +23,13 @@ std::shared_ptr<ThreadPool> Pool() {
 }
 
 ModelSpec SmolSpec() {
-  LayerSpec layer;
-  layer.attn.heads = 9, layer.attn.kv_heads = 3, layer.attn.head_dim = 64;
-  layer.attn.scale = 0.125f;
-  layer.attn.rope = RopeSpec{100000, 64, {}};
-  layer.mlp.hidden = 1536;
+  AttentionSpec attention;
+  attention.heads = 9, attention.kv_heads = 3, attention.head_dim = 64;
+  attention.scale = 0.125f;
+  attention.rope = RopeSpec{100000, 64};
   ModelSpec spec;
   spec.width = 576, spec.vocab = 49152, spec.max_context = 8192, spec.tied_head = true;
-  spec.layers.assign(30, layer);
+  spec.layers.assign(30, PreNormLayer({}, attention, {.hidden = 1536}));
   return spec;
 }
 
@@ -54,6 +53,7 @@ struct Smol {
   explicit Smol(WeightFormat format) {
     Weights<mil::EncodedWeight> encoded;
     BlobLayout layout;
+    MakeRoom(spec, encoded);
     ForEachWeight(spec, encoded, [&](mil::EncodedWeight& w, const WeightInfo& info) {
       w = IsNeeded(spec, info) ? PlanWeight(spec, info, format, layout) : mil::EncodedWeight{info, {}};
     });

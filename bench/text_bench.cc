@@ -48,7 +48,9 @@ void Encode(benchmark::State& state, const std::string& text) {
   state.SetBytesProcessed(int64_t(state.iterations()) * int64_t(text.size()));
 }
 void BM_EncodeScripts(benchmark::State& state) { Encode(state, Lines()); }
-void BM_EncodeEnglish(benchmark::State& state) { Encode(state, pd::ReadTextFile("docs/decisions.md")); }
+void BM_EncodeEnglish(benchmark::State& state) {
+  Encode(state, pd::ReadTextFile("docs/decisions/coreml.md"));
+}
 BENCHMARK(BM_EncodeScripts)->Unit(benchmark::kMillisecond);
 BENCHMARK(BM_EncodeEnglish)->Unit(benchmark::kMillisecond);
 

@@ -1,8 +1,8 @@
-# One static library per folder of src/, and the layer rules of docs/decisions.md as link edges.
+# One static library per folder of src/, and the layer rules of docs/decisions/layers.md as link edges.
 
 # Lowest first: a library may depend only on libraries that stand before it here.
 set(PD_LAYERS base model formats kv sample text device reference cpu mlx
-  coreml_mil coreml_package coreml_interpreter coreml_export coreml_device coreml_runtime open engine doctor cli)
+  coreml_mil coreml_package coreml_interpreter coreml_export coreml_device coreml_runtime open power serving planning session doctor cli)
 
 add_library(pd_flags INTERFACE)
 target_compile_options(pd_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Werror

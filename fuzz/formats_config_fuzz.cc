@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     pd::CheckSpec(spec, "input");
     for (const pd::LayerSpec* layer : {&spec.layers.front(), &spec.layers.back()}) {
       const pd::RopeFrequencies rope =
-          pd::Frequencies(*layer->attn.rope, pd::FixRope(spec, spec.max_context));
+          pd::Frequencies(*AttentionOf(*layer).rope, pd::FixRope(spec, spec.max_context));
       PD_CHECK(std::isfinite(rope.scale));
       for (const double frequency : rope.inverse) PD_CHECK(std::isfinite(frequency));
     }

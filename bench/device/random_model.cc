@@ -11,14 +11,13 @@ namespace pd::bench {
 namespace {
 
 ModelSpec Llama(int width, int layers, int heads, int kv_heads, int hidden, int vocab) {
-  LayerSpec layer;
-  layer.attn.heads = heads, layer.attn.kv_heads = kv_heads, layer.attn.head_dim = width / heads;
-  layer.attn.scale = 1 / std::sqrt(float(layer.attn.head_dim));
-  layer.attn.rope = RopeSpec{10000, layer.attn.head_dim, {}};
-  layer.mlp.hidden = hidden;
+  AttentionSpec attention;
+  attention.heads = heads, attention.kv_heads = kv_heads, attention.head_dim = width / heads;
+  attention.scale = 1 / std::sqrt(float(attention.head_dim));
+  attention.rope = RopeSpec{10000, attention.head_dim};
   ModelSpec spec;
   spec.width = width, spec.vocab = vocab, spec.max_context = 32768;
-  spec.layers.assign(size_t(layers), layer);
+  spec.layers.assign(size_t(layers), PreNormLayer({}, attention, {.hidden = hidden}));
   return spec;
 }
 
@@ -78,18 +77,18 @@ RandomModel MakeRandomModel(const std::string& shape, const std::string& weights
   RandomModel model{shape + " " + weights, SpecOf(shape), {}};
   const DType type = TypeOf(weights);
   size_t largest = 0;
-  ForEachWeight(model.spec, model.tensors, [&](TensorView&, const WeightInfo& info) {
+  for (const WeightInfo& info : ListWeights(model.spec))
     if (info.shape.size() == 2)
       largest = std::max(largest, size_t(info.shape[0]) * RowBytes(type, info.shape[1]));
-  });
   const auto bytes = std::make_shared<std::vector<std::byte>>(RandomBytes(type, largest));
   const auto ones = std::make_shared<std::vector<float>>(size_t(model.spec.width), 1.f);
+  MakeRoom(model.spec, model.tensors);
   ForEachWeight(model.spec, model.tensors, [&](TensorView& t, const WeightInfo& info) {
     if (info.shape.size() == 1) {
-      t = {info.name, DType::kF32, info.shape, std::as_bytes(std::span(*ones)), ones, 0};
+      t = {info.Name(), DType::kF32, info.shape, std::as_bytes(std::span(*ones)), ones, 0};
     } else {
       const size_t size = size_t(info.shape[0]) * RowBytes(type, info.shape[1]);
-      t = {info.name, type, info.shape, std::span(*bytes).first(size), bytes, 0};
+      t = {info.Name(), type, info.shape, std::span(*bytes).first(size), bytes, 0};
     }
   });
   return model;

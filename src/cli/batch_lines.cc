@@ -1,11 +1,12 @@
 #include "cli/batch_lines.h"
 
 #include <cmath>
-#include <random>
 
 #include "base/error.h"
+#include "base/json.h"
 #include "cli/options.h"
 #include "cli/report.h"
+#include "text/chat_template.h"
 
 namespace pd::cli {
 namespace {
@@ -14,8 +15,8 @@ float NumberOr(JsonReader& json, std::string_view key, float fallback) {
   return float(json.NumberOr(key, double(fallback)));
 }
 
-void ReadSampling(JsonReader& json, BatchTask& task) {
-  SampleSpec& sample = task.request.sample;
+void ReadSampling(JsonReader& json, TextSettings& text) {
+  SampleSpec& sample = text.sample;
   sample.temperature = NumberOr(json, "temperature", sample.temperature);
   sample.top_k = int(json.IntOr("top_k", sample.top_k));
   sample.top_p = NumberOr(json, "top_p", sample.top_p);
@@ -24,22 +25,16 @@ void ReadSampling(JsonReader& json, BatchTask& task) {
   penalties.repetition = NumberOr(json, "repetition_penalty", penalties.repetition);
   penalties.presence = NumberOr(json, "presence_penalty", penalties.presence);
   penalties.frequency = NumberOr(json, "frequency_penalty", penalties.frequency);
-  if (json.Has("seed")) task.seed = uint64_t(json.Int("seed", 0, INT64_MAX));
-  if (sample.temperature == 0) {
-    task.seed.reset();
-  } else if (!task.seed) {
-    task.seed = std::random_device{}();
-  }
-  sample.seed = task.seed.value_or(0);
+  if (json.Has("seed")) text.seed = uint64_t(json.Int("seed", 0, INT64_MAX));
   if (json.Has("logit_bias")) {
-    task.request.bias.clear();
+    text.bias.clear();
     const Json& bias = json.Value("logit_bias");
-    if (!bias.is_object()) throw Fail(ErrorKind::kBadRequest, "{}: logit_bias is no object", json.where());
+    if (!bias.is_object())
+      throw Fail(ErrorKind::kBadRequest, "{}: \"logit_bias\" must be an object", json.where());
     for (const auto& [token, value] : bias.items()) {
       if (!value.is_number())
-        throw Fail(ErrorKind::kBadRequest, "{}: logit_bias of {} is no number", json.where(), token);
-      task.request.bias.emplace_back(TokenId(ParseInteger("logit_bias", token, 0, INT32_MAX)),
-                                     value.get<float>());
+        throw Fail(ErrorKind::kBadRequest, "{}: \"logit_bias\" of {} must be a number", json.where(), token);
+      text.bias.emplace_back(TokenId(ParseInteger("logit_bias", token, 0, INT32_MAX)), value.get<float>());
     }
   }
 }
@@ -50,13 +45,14 @@ std::vector<std::string> ReadStops(JsonReader& json, std::vector<std::string> fa
   std::vector<std::string> stops;
   for (const Json& one : stop.is_array() ? stop : Json::array({stop})) {
     if (!one.is_string() || one.get<std::string>().empty())
-      throw Fail(ErrorKind::kBadRequest, "{}: stop is a string or several, none of them empty", json.where());
+      throw Fail(ErrorKind::kBadRequest,
+                 "{}: \"stop\" must be a string or an array of strings, none of them empty", json.where());
     stops.push_back(one.get<std::string>());
   }
   return stops;
 }
 
-void ReadPrompt(JsonReader& json, const BatchSetting& setting, BatchTask& task) {
+Prompt ReadPrompt(JsonReader& json, const BatchSetting& setting) {
   if (json.Has("prompt") == json.Has("messages"))
     throw Fail(ErrorKind::kBadRequest, "{}: it needs either \"prompt\" or \"messages\"", json.where());
   const bool plain = json.Has("prompt") && json.BoolOr("raw", setting.raw);
@@ -64,21 +60,17 @@ void ReadPrompt(JsonReader& json, const BatchSetting& setting, BatchTask& task) 
   if (json.Has("messages")) {
     input.messages = json.Value("messages");
     if (!input.messages.is_array() || input.messages.empty())
-      throw Fail(ErrorKind::kBadRequest, "{}: messages is no list of them", json.where());
+      throw Fail(ErrorKind::kBadRequest, "{}: \"messages\" must be an array, and not empty", json.where());
   } else {
     const std::string text = json.String("prompt");
     if (text.empty()) throw Fail(ErrorKind::kBadRequest, "{}: the prompt is empty", json.where());
-    if (plain) {
-      task.request.prompt = setting.tokenizer->Encode(text);
-      task.continues = true;
-      return;
-    }
+    if (plain) return setting.codec->Plain(text);
     input.messages.push_back({{"role", "user"}, {"content", text}});
   }
-  if (!setting.chat)
+  if (!setting.codec->has_chat_template())
     throw Fail(ErrorKind::kUnsupported,
                "{}: the model has no chat template: give \"prompt\" and \"raw\": true", json.where());
-  task.request.prompt = setting.tokenizer->Encode(setting.chat->Render(input));
+  return setting.codec->Chat(input);
 }
 
 Json Number(double value) { return std::round(value * 1000) / 1000; }
@@ -104,60 +96,58 @@ Json StatsJson(const RequestStats& s) {
           {"total_ms", Number(s.total_ms)}};
 }
 
-Json Beginning(int number, uint64_t digest, const Json& id) {
-  Json json = {{"line", number}, {"input", fmt::format("{:016x}", digest)}};
-  if (!id.is_null()) json["id"] = id;
+Json Beginning(int number, uint64_t digest) {
+  return {{"line", number}, {"input", fmt::format("{:016x}", digest)}};
+}
+
+Json Beginning(const BatchLine& line) {
+  Json json = Beginning(line.number, line.digest);
+  if (!line.id.empty()) json["id"] = Json::parse(line.id);
   return json;
 }
 
 }  // namespace
 
-BatchTask ReadBatchLine(std::string_view line, const std::string& where, const BatchSetting& setting,
-                        Json& id) {
-  BatchTask task;
+TextRequest ReadBatchLine(std::string_view line, const std::string& where, const BatchSetting& setting,
+                          std::string& id) {
+  TextRequest request{{}, setting.text};
+  TextSettings& text = request.settings;
   try {
     const Json object = ParseJson(line, where);
     JsonReader json(object, where);
-    if (json.Has("id")) id = json.Value("id");
-    task.request.sample = setting.flags.sample;
-    task.request.bias = setting.flags.bias;
-    task.request.context = setting.flags.context;
-    task.request.prefill_chunk = setting.prefill_chunk;
-    task.request.end_tokens = setting.tokenizer->end_ids();
-    task.request.max_tokens = int(json.IntOr("max_tokens", setting.flags.max_tokens));
-    task.seed = setting.flags.seed;
-    task.stops = ReadStops(json, setting.flags.stops);
-    ReadSampling(json, task);
-    ReadPrompt(json, setting, task);
+    if (json.Has("id")) id = json.Value("id").dump();
+    text.max_tokens = int(json.IntOr("max_tokens", text.max_tokens));
+    text.stops = ReadStops(json, text.stops);
+    ReadSampling(json, text);
+    request.prompt = ReadPrompt(json, setting);
     json.Done();
   } catch (const Error& e) {
     // A line is no file: what is wrong with it is the caller's words.
     if (e.kind() == ErrorKind::kCorruptFile) throw Error(ErrorKind::kBadRequest, e.what());
     throw;
   }
-  return task;
+  return request;
 }
 
-std::string BatchAnswer(int number, uint64_t digest, const Json& id, const BatchTask& task,
-                        const std::string& text, const RequestResult& result) {
-  Json json = Beginning(number, digest, id);
-  json["text"] = text;
-  json["finish_reason"] = Name(result.finish);
-  json["tokens"] = result.tokens.size();
-  json["prompt_tokens"] = task.request.prompt.size();
-  json["seed"] = task.seed ? Json(*task.seed) : Json(nullptr);
-  json["stats"] = StatsJson(result.stats);
+std::string BatchAnswer(const BatchLine& line, const TextAnswer& answer) {
+  Json json = Beginning(line);
+  json["text"] = answer.text;
+  json["finish_reason"] = Name(answer.result.finish);
+  json["tokens"] = answer.result.tokens.size();
+  json["prompt_tokens"] = line.prompt_tokens;
+  json["seed"] = answer.seed ? Json(*answer.seed) : Json(nullptr);
+  json["stats"] = StatsJson(answer.result.stats);
   return ToLine(json);
 }
 
-std::string BatchError(int number, uint64_t digest, const Json& id, const Failure& failure) {
-  Json json = Beginning(number, digest, id);
+std::string BatchError(const BatchLine& line, const Failure& failure) {
+  Json json = Beginning(line);
   json["error"] = {{"kind", Name(failure.kind)}, {"message", failure.message}};
   return ToLine(json);
 }
 
 bool IsBatchAnswer(std::string_view line, int number, uint64_t digest) {
-  const std::string start = Beginning(number, digest, nullptr).dump();
+  const std::string start = Beginning(number, digest).dump();
   return line.starts_with(std::string_view(start).substr(0, start.size() - 1));  // without its brace
 }
 

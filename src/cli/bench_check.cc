@@ -5,14 +5,15 @@
 
 #include "base/files.h"
 #include "base/json.h"
-#include "cli/bench.h"
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
-#include "engine/profile.h"
-#include "engine/roofline.h"
-#include "engine/shapes.h"
 #include "formats/model_source.h"
+#include "planning/profile.h"
+#include "planning/roofline.h"
+#include "planning/shapes.h"
 
 namespace pd::cli {
 namespace {
@@ -81,7 +82,7 @@ std::map<std::string, DevicePeak> ReadPeaks(JsonReader& json) {
   if (!json.Has("peaks")) return peaks;
   const Json& object = json.Value("peaks");
   const std::string where = json.where() + ": peaks";
-  if (!object.is_object()) throw Fail(ErrorKind::kCorruptFile, "{} is no object", where);
+  if (!object.is_object()) throw Fail(ErrorKind::kCorruptFile, "{} must be an object", where);
   for (const auto& [device, value] : object.items()) {
     JsonReader peak(value, fmt::format("{}.{}", where, device));
     peaks[device] = {device, 1e12 * Positive(peak, "tflop_per_s"), 1e9 * Positive(peak, "gb_per_s")};
@@ -99,7 +100,7 @@ Table ReadTable(const std::filesystem::path& file) {
   const auto peaks = ReadPeaks(json);
   const Json& rows = json.Value("rows");
   if (!rows.is_array() || rows.empty())
-    throw Fail(ErrorKind::kCorruptFile, "{}: rows is no list of them", where);
+    throw Fail(ErrorKind::kCorruptFile, "{}: \"rows\" must be an array, and not empty", where);
   for (size_t i = 0; i < rows.size(); ++i)
     table.rows.push_back(ReadRow(JsonReader(rows[i], fmt::format("{}: row {}", where, i + 1)), peaks));
   json.Ignore({"source"});
@@ -148,12 +149,12 @@ int Check(const CheckOptions& options) {
 
 }  // namespace
 
-void AddBenchCheck(CLI::App& bench, Action& action) {
-  CLI::App* command = bench.add_subcommand("check", "Say which rows of a table of prefill times can be true");
+void AddBenchCheck(const Command& bench) {
+  const Command command = bench.Add("check", "Say which rows of a table of prefill times can be true");
   auto options = std::make_shared<CheckOptions>();
-  command->add_option("file", options->file, "a JSON file")->required();
-  command->add_flag("--json", options->json, "one JSON object");
-  command->footer(
+  command.Text("file", options->file, "a JSON file").Required();
+  AddJson(command, options->json);
+  command.Footer(
       "The file: {\"model\": {\"params\": 1.1e9}, \"rows\": [{\"device\": \"gpu\", \"tokens\": 128, \"ms\": "
       "34}, ...]}\n"
       "with a model's path or a known shape instead of its parameters if you like. Device names are read by "
@@ -161,7 +162,7 @@ void AddBenchCheck(CLI::App& bench, Action& action) {
       "gpu, ane or cpu stand for the fastest of their kind that anybody published, \"M4 Max GPU\" for that "
       "one, and\n"
       "\"peaks\": {\"gpu\": {\"tflop_per_s\": 20, \"gb_per_s\": 400}} says it yourself.");
-  command->callback([&action, options] { action = [options] { return Check(*options); }; });
+  command.Runs([options] { return Check(*options); });
 }
 
 }  // namespace pd::cli

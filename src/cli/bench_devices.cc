@@ -7,21 +7,22 @@
 #include "base/clock.h"
 #include "base/json.h"
 #include "cli/commands.h"
-#include "cli/engine.h"
+#include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/model.h"
-#include "cli/options.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
-#include "engine/bandwidth.h"
-#include "engine/measure.h"
-#include "engine/profile.h"
-#include "engine/rates.h"
-#include "engine/roofline.h"
 #include "open/memory.h"
 #include "open/open.h"
+#include "planning/bandwidth.h"
+#include "planning/profile.h"
+#include "planning/rates.h"
+#include "planning/roofline.h"
+#include "planning/timing.h"
 #include "reference/count_ops.h"
+#include "serving/lane_thread.h"
+#include "session/bundles.h"
 
 namespace pd::cli {
 namespace {
@@ -79,10 +80,9 @@ class Bench {
   void Measure(const std::string& name) {
     Device device;
     device.name = name;
-    if (name == "coreml") {
-      const auto bundle = FindBundle(options_.bundle, model_);
-      if (!bundle) FailNotExported("--device", model_);
-      open_.bundle = *bundle;
+    if (name == BundleDevice()) {
+      open_.bundle = RequireBundle(options_.bundle, CacheFolder(), model_);
+      open_.runtime = RuntimeOfBundles(interrupt_);
     }
     CheckMemory(model_, {&name, 1}, LongestSequences(options_), AvailableMemory(), options_.quantise_bits);
     const auto start = std::chrono::steady_clock::now();
@@ -98,7 +98,7 @@ class Bench {
     const DeviceInfo info = decode ? decode->Info() : prefill->Info();
     device.name = info.name;
     Step();
-    DeviceThread thread(info.physical, LeaveDeviceThread);
+    LaneThread thread(info.physical, LeaveDeviceThread);
     const size_t first_row = rows_.size();
     const auto measure = [&] {
       Prompts(device, info, decode.get(), prefill.get());
@@ -136,7 +136,7 @@ class Bench {
       const int most = decode ? info.max_rows : kChunk;
       const double layers = decode ? LayerBytes(model_.spec, info.weight_bytes) : double(info.weight_bytes);
       const int calls = (tokens + most - 1) / most;
-      row.bytes = layers * calls + KvBytes(model_.spec, cost, info);
+      row.bytes = layers * calls + KvBytes(cost, info);
       rows_.push_back(std::move(row));
     }
   }
@@ -154,7 +154,7 @@ class Bench {
       row.time = TimeStep(decode, model_.spec.vocab, batch, context, options_.repeat);
       const Cost cost = CostOf(model_.spec, context, 1, 1);
       row.flops = batch * cost.flops;
-      row.bytes = double(decode.Info().weight_bytes) + batch * KvBytes(model_.spec, cost, decode.Info());
+      row.bytes = double(decode.Info().weight_bytes) + batch * KvBytes(cost, decode.Info());
       rows_.push_back(std::move(row));
     }
   }
@@ -172,7 +172,7 @@ class Bench {
   }
 
   // A row above the peak has a second chance: something else may have run when the peak was measured.
-  void Gate(Device& device, const std::string& name, const DeviceInfo& info, DeviceThread& thread,
+  void Gate(Device& device, const std::string& name, const DeviceInfo& info, LaneThread& thread,
             size_t first_row) {
     const auto compute = [&] {
       bool above = false;
@@ -273,16 +273,16 @@ std::string ToTable(const BenchOptions& options, const Bench& bench) {
   return text;
 }
 
-// Their names, and that some device heeds each flag.
-void CheckDevices(const BenchOptions& options) {
+// Their names, and that no flag is without effect.
+void CheckDeviceFlags(const BenchOptions& options) {
   for (const std::string& name : options.devices) CheckPrefillDeviceName(name);
   const auto names = options.devices.empty() ? UsefulDeviceNames() : options.devices;
-  const auto measures = [&](const char* name) { return std::ranges::find(names, name) != names.end(); };
-  if (options.quantise_bits != 0 && !measures("mlx"))
-    throw Fail(ErrorKind::kBadRequest, "--quantize: only mlx quantises at load; add --device mlx");
-  if (!options.bundle.empty() && !measures("coreml"))
-    throw Fail(ErrorKind::kBadRequest,
-               "--ane: only device coreml runs an exported model; add --device coreml");
+  if (options.quantise_bits != 0 && !AnyBackend(names, &BackendInfo::quantises))
+    throw Fail(ErrorKind::kBadRequest, "--quantize: only {0} quantises at load; add --device {0}",
+               BackendsThat(&BackendInfo::quantises));
+  if (!options.bundle.empty() && !AnyBackend(names, &BackendInfo::needs_bundle))
+    throw Fail(ErrorKind::kBadRequest, "--bundle: only device {0} runs a bundle; add --device {0}",
+               BundleDevice());
 }
 
 // All that can be opened, or those that were named.
@@ -290,46 +290,38 @@ std::vector<std::string> DevicesOf(const BenchOptions& options, ModelSource& mod
   std::vector<std::string> names = options.devices;
   const bool all = names.empty();
   if (all) names = UsefulDeviceNames();
-  // First: finding an exported model reads all weights. One that is not there takes no memory.
+  // First: finding a bundle reads all weights. A device without one takes no memory.
   const int tokens = LongestSequences(options);
   for (const std::string& name : names)
-    if (!all || name != "coreml")
+    if (!all || name != BundleDevice())
       CheckMemory(model, {&name, 1}, tokens, AvailableMemory(), options.quantise_bits);
-  const auto coreml = std::ranges::find(names, "coreml");
-  if (coreml == names.end() || FindBundle(options.bundle, model)) return names;
-  if (!all) FailNotExported("--device", model);
-  names.erase(coreml);
+  if (all && !FindBundle(options.bundle, CacheFolder(), model)) std::erase(names, BundleDevice());
   return names;
 }
 
 }  // namespace
 
-std::shared_ptr<BenchOptions> AddBenchDevices(CLI::App& bench) {
+std::shared_ptr<BenchOptions> AddBenchDevices(const Command& bench) {
   auto options = std::make_shared<BenchOptions>();
   BenchOptions& o = *options;
   AddModel(bench, o.model);
-  bench.add_option("--device", o.devices, "devices to measure, commas between; default: all there are")
-      ->delimiter(',')
-      ->type_name("NAME");
-  AddIntegers(bench, "--prompts", o.prompts, {1, 1 << 20}, "lengths of prompts")
-      ->default_str("16,128,512,1024");
-  AddIntegers(bench, "--batches", o.batches, {1, 4096}, "sequences of a decode step")->default_str("1,4,16");
-  AddInteger(bench, "--context", o.context, {1, 1 << 20}, "tokens of each sequence in a decode step")
-      ->default_str("512");
-  AddInteger(bench, "--repeat", o.repeat, {1, 1000}, "runs of each, after one that does not count")
-      ->default_str("5");
-  AddInteger(bench, "--threads", o.threads, {1, 1024}, "threads of a CPU device; default: all processors");
-  AddChoice<int>(bench, "--quantize", o.quantise_bits, {{"none", 0}, {"q4", 4}, {"q8", 8}},
-                 "quantise at load what mlx would hold in 16 bits");
-  bench.add_option("--ane", o.bundle, "the exported model of device coreml")->type_name("DIR");
-  bench.add_flag("--json", o.json, "one JSON object");
-  bench.add_flag("-q,--quiet", o.quiet, "no progress bar");
+  bench.List("--device", o.devices, "devices to measure, commas between; default: all there are")
+      .ValueName("NAME");
+  bench.Integers("--prompts", o.prompts, {1, 1 << 20}, "lengths of prompts");
+  bench.Integers("--batches", o.batches, {1, 4096}, "sequences of a decode step");
+  bench.Integer("--context", o.context, {1, 1 << 20}, "tokens of each sequence in a decode step");
+  bench.Integer("--repeat", o.repeat, {1, 1000}, "runs of each, after one that does not count");
+  AddThreads(bench, o.threads);
+  AddQuantise(bench, o.quantise_bits);
+  AddBundle(bench, o.bundle);
+  AddJson(bench, o.json);
+  AddQuiet(bench, o.quiet, "no progress bar");
   return options;
 }
 
 int BenchDevices(const BenchOptions& options) {
   const Interrupt interrupt;
-  CheckDevices(options);
+  CheckDeviceFlags(options);
   ModelSource model = OpenModel(ModelPath(options.model));
   const auto names = DevicesOf(options, model);
   Bench bench(options, model, interrupt);

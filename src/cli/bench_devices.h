@@ -1,9 +1,10 @@
 // `bench` itself: prompts and steps on every device, beside what the device can do at most.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "cli/command.h"
 
 namespace pd::cli {
 
@@ -15,7 +16,7 @@ struct BenchOptions {
   bool json = false, quiet = false;
 };
 
-std::shared_ptr<BenchOptions> AddBenchDevices(CLI::App& bench);
+std::shared_ptr<BenchOptions> AddBenchDevices(const Command& bench);
 int BenchDevices(const BenchOptions& options);
 
 }  // namespace pd::cli

@@ -7,18 +7,16 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "base/percentile.h"
-#include "cli/bench.h"
-#include "cli/engine.h"
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/model.h"
-#include "cli/options.h"
-#include "cli/prefill_setup.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
-#include "engine/bandwidth.h"
-#include "engine/overlap.h"
-#include "engine/rates.h"
+#include "planning/bandwidth.h"
+#include "planning/overlap.h"
+#include "planning/rates.h"
 
 namespace pd::cli {
 namespace {
@@ -66,7 +64,7 @@ Arrangement Measure(const Options& options, const EngineFlags& flags, ModelSourc
       std::max(options.overlap.prompt + 1, std::min(options.overlap.text, model.spec.max_context));
   {
     const auto engine =
-        OpenEngine(flags, model, tokens, options.quiet, interrupt, options.overlap.streams + 1,
+        LoadEngine(flags, model, tokens, options.quiet, interrupt, options.overlap.streams + 1,
                    [&](const Span& span) { arrangement.spans.push_back(span); });
     if (two_lanes && engine->lanes() < 2)
       throw Fail(ErrorKind::kBadRequest,
@@ -88,7 +86,7 @@ Arrangement Measure(const Options& options, const EngineFlags& flags, ModelSourc
 
 // Two lanes where the flags ask for none: the CPU's processors, or as many as --threads says, in halves.
 EngineFlags TwoLanes(EngineFlags flags) {
-  if (flags.prefill == kAuto) flags.prefill = flags.bundle.empty() ? flags.decode : "coreml";
+  if (flags.prefill == kAuto) flags.prefill = flags.bundle.empty() ? flags.decode : BundleDevice();
   if (flags.prefill != flags.decode || flags.prefill_threads + flags.decode_threads > 0) return flags;
   if (flags.threads == 1) throw Fail(ErrorKind::kBadRequest, "--threads: two lanes need at least 2");
   const int all = flags.threads > 0 ? flags.threads : int(AvailableCores().size());
@@ -125,8 +123,8 @@ Bound MemoryBound(const Options& options, const ModelSpec& spec, const Arrangeme
   const BandwidthStore store = MachineRates();
   bound.machine = store.Get(BandwidthKeyFor(info.weight_bytes, int(AvailableCores().size())));
   const double context = two.MedianOf([](const auto& r) { return r.alone.context; });
-  const double step =
-      double(info.weight_bytes) + options.overlap.streams * context * double(info.kv_bytes_per_token);
+  const auto kv = double(MemoryBytes(spec, info.memory, int(context)));
+  const double step = double(info.weight_bytes) + options.overlap.streams * kv;
   bound.decode =
       step * two.MedianOf([](const auto& r) { return r.alone.tokens_per_s; }) / options.overlap.streams;
   const int chunks = (options.overlap.prompt + options.overlap.chunk - 2) / options.overlap.chunk;
@@ -244,33 +242,31 @@ int MeasureBoth(const Options& options) {
 
 }  // namespace
 
-void AddBenchOverlap(CLI::App& bench, Action& action) {
-  CLI::App* command = bench.add_subcommand(
-      "overlap", "What running texts feel while a long prompt is read: two lanes, and one");
+void AddBenchOverlap(const Command& bench) {
+  const Command command =
+      bench.Add("overlap", "What running texts feel while a long prompt is read: two lanes, and one");
   auto options = std::make_shared<Options>();
   Options& o = *options;
-  AddModel(*command, o.model);
-  AddInteger(*command, "--streams", o.overlap.streams, {1, 256}, "texts that run")->default_str("4");
-  AddInteger(*command, "--prompt", o.overlap.prompt, {2, 1 << 20}, "tokens of the prompt")
-      ->default_str("4000");
-  AddInteger(*command, "--repeat", o.repeat, {1, 1000}, "times, after one that does not count")
-      ->default_str("3");
-  AddPrefillFlags(*command, o.engine);
-  AddDeviceFlags(*command, o.engine);
-  command->add_option("--svg", o.svg, "write a timeline of the lanes around the prompt's beginning")
-      ->type_name("FILE");
-  command->add_flag("--json", o.json, "one JSON object");
-  command->add_flag("-q,--quiet", o.quiet, "no progress bar");
-  command->footer(
+  AddModel(command, o.model);
+  command.Integer("--streams", o.overlap.streams, {1, 256}, "texts that run");
+  command.Integer("--prompt", o.overlap.prompt, {2, 1 << 20}, "tokens of the prompt");
+  command.Integer("--repeat", o.repeat, {1, 1000}, "times, after one that does not count");
+  AddPrefillFlags(command, o.engine);
+  AddDeviceFlags(command, o.engine);
+  command.Text("--svg", o.svg, "write a timeline of the lanes around the prompt's beginning")
+      .ValueName("FILE");
+  AddJson(command, o.json);
+  AddQuiet(command, o.quiet, "no progress bar");
+  command.Footer(
       "Two lanes: the devices that --prefill and --decode name; one device gets half of the processors for "
       "each. One lane:\n"
       "the decode device with all of them does both. Texts are watched for 1.5 s before and after the "
       "prompt, "
       "too; since steps\n"
       "take longer as texts grow, their speed alone is the one they had at the length they have beside it.");
-  command->callback([&action, options] {
+  command.Runs([options] {
     options->overlap.chunk = options->engine.prefill_chunk;
-    action = [options] { return MeasureBoth(*options); };
+    return MeasureBoth(*options);
   });
 }
 

@@ -13,16 +13,18 @@
 #include "base/cores.h"
 #include "base/json.h"
 #include "base/percentile.h"
-#include "cli/bench.h"
-#include "cli/engine.h"
+#include "cli/commands.h"
+#include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/model.h"
-#include "cli/options.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
-#include "engine/measure.h"
-#include "engine/planner.h"
+#include "planning/calibration.h"
+#include "planning/planner.h"
+#include "planning/timing.h"
+#include "serving/lane_thread.h"
+#include "session/bundles.h"
 
 namespace pd::cli {
 namespace {
@@ -190,24 +192,23 @@ class PlannerBench {
   void Run() {
     const int processors = int(AvailableCores().size());
     if (processors < 2) throw Fail(ErrorKind::kUnsupported, "bench planner compares two processors with one");
-    const auto bundle = FindBundle(options_.bundle, model_);
+    const auto bundle = FindBundle(options_.bundle, CacheFolder(), model_);
     one_lane_.threads = processors;
     one_thread_.threads = 1;
     if (bundle) one_lane_.bundle = *bundle;
     two_lanes_.prefill_threads = processors / 2;
     two_lanes_.decode_threads = processors - processors / 2;
-    const OpenUnit one_thread = [&] { return OpenPrefillDevice(model_, "cpu", one_thread_); };
+    const OpenUnit one_thread = [&] { return OpenPrefillDevice(model_, kDefaultDevice, one_thread_); };
     if (options_.parts.first) {
       Predict("cpu, 1 processor", one_thread);
-      if (bundle) Predict("", [&] { return OpenPrefillDevice(model_, "coreml", one_lane_); });
+      if (bundle) Predict("", [&] { return OpenPrefillDevice(model_, BundleDevice(), one_lane_); });
       Predict(fmt::format("cpu, {} processors", processors), nullptr);
     }
     if (!options_.parts.second) return;
     const MachineCosts one = Calibrated(OpenOneLane(one_thread));
     Choose(fmt::format("1 processor, or all {} that decode", processors), OpenOneLane(one_thread), one);
-    const MachineCosts two = Calibrated(OpenDevices(model_, "cpu", "cpu", two_lanes_));
-    Choose("a processor of its own, or the one that decodes", OpenDevices(model_, "cpu", "cpu", two_lanes_),
-           two);
+    const MachineCosts two = Calibrated(OpenTwoLanes());
+    Choose("a processor of its own, or the one that decodes", OpenTwoLanes(), two);
   }
 
   const std::vector<Prediction>& predictions() const { return predictions_; }
@@ -225,9 +226,12 @@ class PlannerBench {
   Devices OpenOneLane(const OpenUnit& open) {
     Devices devices;
     if (open) devices.prefill.push_back(open());
-    devices.decode = OpenDevice(model_, "cpu", one_lane_);
+    devices.decode = OpenDevice(model_, kDefaultDevice, one_lane_);
     return devices;
   }
+
+  // The same device twice, with half of the processors each.
+  Devices OpenTwoLanes() { return OpenDevices(model_, kDefaultDevice, kDefaultDevice, two_lanes_); }
 
   MachineCosts Calibrated(Devices devices) {
     return Calibrate({std::move(devices.prefill), std::move(devices.decode), devices.leave_thread},
@@ -241,7 +245,7 @@ class PlannerBench {
     const PrefillCost& cost = open ? costs.units[0] : costs.direct;
     Devices devices = OpenOneLane(open);
     if (open) UseMeasuredCalls(*devices.prefill[0], cost);
-    DeviceThread thread(devices.decode->Info().physical, devices.leave_thread);
+    LaneThread thread(devices.decode->Info().physical, devices.leave_thread);
     const int vocab = model_.spec.vocab, known = std::min(kKnown, model_.spec.max_context);
     const auto time = [&](int tokens) {
       double ms = 0;
@@ -401,32 +405,29 @@ int RunPlannerBench(const Options& options) {
 
 }  // namespace
 
-void AddBenchPlanner(CLI::App& bench, Action& action) {
-  CLI::App* command = bench.add_subcommand(
-      "planner", "How well prefill times are predicted, and devices chosen, on this machine");
+void AddBenchPlanner(const Command& bench) {
+  const Command command =
+      bench.Add("planner", "How well prefill times are predicted, and devices chosen, on this machine");
   auto options = std::make_shared<Options>();
-  AddModel(*command, options->model);
-  command->add_option("--ane", options->bundle, "the exported model of device coreml")->type_name("DIR");
-  AddChoice<std::pair<bool, bool>>(
-      *command, "--part", options->parts,
-      {{"all", {true, true}}, {"predictions", {true, false}}, {"choices", {false, true}}},
+  Options& o = *options;
+  AddModel(command, o.model);
+  AddBundle(command, o.bundle);
+  command.Choice<std::pair<bool, bool>>(
+      "--part", o.parts, {{"all", {true, true}}, {"predictions", {true, false}}, {"choices", {false, true}}},
       "only how long prompts take, or only who reads them");
-  AddInteger(*command, "--repeat", options->repeat, {1, 1000},
-             "runs of each length, after one that does not count")
-      ->default_str("5");
-  command->add_flag("--json", options->json, "one JSON object");
-  command->add_flag("-q,--quiet", options->quiet, "no progress bar");
-  command->footer(
-      "The cpu with one processor and with all, and coreml if the model was exported, at twelve lengths that "
-      "calibration does\n"
-      "not measure; then 24 prompts, alone, beside running texts and behind another prompt, each read by "
-      "both of "
-      "two devices.\n"
+  command.Integer("--repeat", o.repeat, {1, 1000}, "runs of each length, after one that does not count");
+  AddJson(command, o.json);
+  AddQuiet(command, o.quiet, "no progress bar");
+  command.Footer(
+      "The cpu with one processor and with all, and the device that runs bundles if the model was exported, "
+      "at twelve lengths\n"
+      "that calibration does not measure; then 24 prompts, alone, beside running texts and behind another "
+      "prompt, each read by\n"
+      "both of two devices.\n"
       "Drift: how much longer a length that calibration measured takes when measured again beside each of "
-      "the "
-      "twelve.\n"
+      "the twelve.\n"
       "Takes some minutes; let nothing else run.");
-  command->callback([&action, options] { action = [options] { return RunPlannerBench(*options); }; });
+  command.Runs([options] { return RunPlannerBench(*options); });
 }
 
 }  // namespace pd::cli

@@ -5,17 +5,14 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
-#include "cli/model.h"
-#include "cli/options.h"
-#include "engine/shapes.h"
+#include "formats/model_source.h"
+#include "planning/shapes.h"
 
 namespace pd::cli {
 
-void AddChipModel(CLI::App& command, ChipModel& options) {
-  command.add_option("-m,--model", options.model, "a known shape, or a model's file or folder")
-      ->capture_default_str();
-  AddNumber(command, "--bits", options.bits, {1, 32}, "of a weight on the GPU, scales included")
-      ->default_str("4.5");
+void AddChipModel(const Command& command, ChipModel& options) {
+  command.Text("-m,--model", options.model, "a known shape, or a model's file or folder");
+  command.Number("--bits", options.bits, {1, 32}, "bits of a weight on the GPU, scales included");
 }
 
 ModelSpec SpecOf(const ChipModel& options) {
@@ -27,7 +24,7 @@ MachineCosts CostsOf(const ChipModel& options) {
   if (std::filesystem::is_regular_file(options.chip)) {
     const Json json = ParseJson(ReadTextFile(options.chip), options.chip);
     if (!json.contains("checks")) return ReadMachineCosts(json, options.chip);
-    // A report of doctor --ane holds one.
+    // A report of doctor --bundle holds one.
     if (const auto profile = json.find("profile"); profile != json.end() && !profile->is_null())
       return ReadMachineCosts(*profile, options.chip + ", profile");
     throw Fail(ErrorKind::kUnsupported, "{}: this report holds no profile: the devices were not timed",

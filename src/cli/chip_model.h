@@ -1,10 +1,10 @@
 // What `plan` and `simulate` are about: a chip or a measured machine, and a model or its shape.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <string>
 
-#include "engine/cost_model.h"
-#include "engine/profile.h"
+#include "cli/command.h"
+#include "planning/cost_model.h"
+#include "planning/profile.h"
 
 namespace pd::cli {
 
@@ -14,7 +14,7 @@ struct ChipModel {
 };
 
 // Adds --model and --bits.
-void AddChipModel(CLI::App& command, ChipModel& options);
+void AddChipModel(const Command& command, ChipModel& options);
 
 // A known shape's, or that of a model file.
 ModelSpec SpecOf(const ChipModel& options);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <map>
 #include <memory>
 #include <system_error>
@@ -13,12 +12,14 @@
 #include "base/mapped_file.h"
 #include "cli/batch_lines.h"
 #include "cli/commands.h"
-#include "cli/engine.h"
+#include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/model.h"
-#include "cli/options.h"
 #include "cli/terminal.h"
-#include "text/text_stream.h"
+#include "cli/text_flags.h"
+#include "formats/model_source.h"
+#include "serving/queue.h"
+#include "session/text_engine.h"
 
 namespace pd::cli {
 namespace {
@@ -30,7 +31,7 @@ struct BatchOptions {
   bool raw = false, quiet = false;
   int parallel = 16;
   EngineFlags engine;
-  TextFlags generate;
+  TextSettings text;
 };
 
 std::string_view AsText(std::span<const std::byte> bytes) {
@@ -121,17 +122,16 @@ class AnswerFile {
 // An answer on its way from the engine's thread.
 struct Finished {
   size_t index = 0;
-  std::string text;
-  RequestResult result;
+  TextAnswer answer;
 };
 
 class Batch {
  public:
-  Batch(Engine& engine, const BatchSetting& setting, std::span<const std::string_view> questions,
+  Batch(TextEngine& engine, const BatchSetting& setting, std::span<const std::string_view> questions,
         const std::string& where, AnswerFile& answers)
       : engine_(engine), setting_(setting), questions_(questions), where_(where), answers_(answers) {}
 
-  ~Batch() { engine_.Stop(false); }  // its sinks tell this object
+  ~Batch() { engine_.Stop(false); }  // its sinks refer to this object
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
@@ -141,7 +141,7 @@ class Batch {
     while (answers_.done() < questions_.size()) {
       interrupt.Check();
       // Some wait beside those that run; not so many that their answers pile up behind a slow one.
-      while (next < questions_.size() && tasks_.size() < 2 * parallel &&
+      while (next < questions_.size() && asked_.size() < 2 * parallel &&
              next < answers_.done() + 8 * parallel)
         Ask(next++);
       const auto patience = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
@@ -152,59 +152,44 @@ class Batch {
   }
 
  private:
-  uint64_t DigestOf(size_t index) const { return Digest(questions_[index]); }
-
   void Ask(size_t index) {
-    Json id;
+    BatchLine line{.number = int(index) + 1, .digest = Digest(questions_[index])};
     try {
-      BatchTask task =
-          ReadBatchLine(questions_[index], fmt::format("{}: line {}", where_, index + 1), setting_, id);
-      const auto stream = std::make_shared<TextStream>(
-          setting_.tokenizer, TextStreamOptions{.continues = task.continues, .stops = task.stops});
-      const auto text = std::make_shared<std::string>();
-      engine_.Submit(task.request, {[stream, text](const Sampled& sampled) {
-                                      *text += stream->Push(sampled.token);
-                                      return !stream->stopped();
-                                    },
-                                    [this, stream, text, index](RequestResult result) {
-                                      *text += stream->Flush();
-                                      finished_.Push({index, std::move(*text), std::move(result)});
-                                    }});
-      tasks_[index] = {id, std::move(task)};
+      TextRequest request = ReadBatchLine(questions_[index], fmt::format("{}: line {}", where_, line.number),
+                                          setting_, line.id);
+      line.prompt_tokens = request.prompt.ids.size();
+      engine_.Submit(std::move(request),
+                     {{}, [this, index](TextAnswer answer) { finished_.Push({index, std::move(answer)}); }});
+      asked_[index] = std::move(line);
     } catch (const Error& e) {
       if (e.kind() == ErrorKind::kCancelled) throw;
       ++failed_;
-      answers_.Add(index, BatchError(int(index) + 1, DigestOf(index), id, {e.kind(), e.what()}));
+      answers_.Add(index, BatchError(line, {e.kind(), e.what()}));
     }
   }
 
   void Answer(Finished finished) {
-    const auto [id, task] = std::move(tasks_.at(finished.index));
-    tasks_.erase(finished.index);
-    const int number = int(finished.index) + 1;
-    const uint64_t digest = DigestOf(finished.index);
-    RequestStats& stats = finished.result.stats;
-    stats = WithDirectPrefill(std::move(stats), engine_.decode_info().name);
-    const bool failed = finished.result.finish == FinishReason::kError;
+    const BatchLine line = std::move(asked_.extract(finished.index).mapped());
+    const RequestResult& result = finished.answer.result;
+    const bool failed = result.finish == FinishReason::kError;
     failed_ += failed;
-    answers_.Add(finished.index, failed
-                                     ? BatchError(number, digest, id, finished.result.failure)
-                                     : BatchAnswer(number, digest, id, task, finished.text, finished.result));
+    answers_.Add(finished.index,
+                 failed ? BatchError(line, result.failure) : BatchAnswer(line, finished.answer));
   }
 
-  Engine& engine_;
+  TextEngine& engine_;
   const BatchSetting& setting_;
   const std::span<const std::string_view> questions_;
   const std::string& where_;
   AnswerFile& answers_;
-  std::map<size_t, std::pair<Json, BatchTask>> tasks_;  // submitted, with their ids, by line
+  std::map<size_t, BatchLine> asked_;  // submitted and not answered yet
   Queue<Finished> finished_;
   int failed_ = 0;
 };
 
 int RunBatch(const BatchOptions& options) {
   CheckEngineFlags(options.engine);
-  CheckTextFlags(options.generate);
+  CheckTextFlags(options.text);
   const Interrupt interrupt;
   const auto input = MappedFile::Open(options.input);
   const auto questions = Lines(AsText(input->bytes()));
@@ -213,15 +198,19 @@ int RunBatch(const BatchOptions& options) {
   int failed = 0;
   if (before < questions.size()) {
     ModelSource model = OpenModel(ModelPath(options.model));
-    const BatchSetting setting{OpenTokenizer(model), OpenChatTemplate(model), options.generate, options.raw,
-                               options.engine.prefill_chunk};
+    const auto codec = std::make_shared<const TextCodec>(model);
+    if (codec->has_chat_template())
+      codec->RequireChatTemplate();  // a broken one fails the run, not each line
+    BatchSetting setting{codec.get(), options.text, options.raw};
+    setting.text.prefill_chunk = options.engine.prefill_chunk;
     // What one line may take is known when it is read; enough for a usual one must be there.
     constexpr int kUsual = 4096;
     const int tokens =
-        std::min(model.spec.max_context, options.generate.context > 0 ? options.generate.context : kUsual);
-    const auto engine = OpenEngine(options.engine, model, tokens, options.quiet, interrupt, options.parallel);
+        std::min(model.spec.max_context, options.text.context > 0 ? options.text.context : kUsual);
+    TextEngine engine(codec,
+                      LoadEngine(options.engine, model, tokens, options.quiet, interrupt, options.parallel));
     ProgressBar bar("batch", !options.quiet);
-    Batch batch(*engine, setting, questions, options.input, answers);
+    Batch batch(engine, setting, questions, options.input, answers);
     failed = batch.Run(size_t(options.parallel), bar, interrupt);
   }
   if (!options.quiet)
@@ -232,29 +221,29 @@ int RunBatch(const BatchOptions& options) {
 
 }  // namespace
 
-void AddBatch(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("batch", "Answer many prompts at once, a JSON line each");
+void AddBatch(const Command& program) {
+  const Command command = program.Add("batch", "Answer many prompts at once, a JSON line each");
   auto options = std::make_shared<BatchOptions>();
   BatchOptions& o = *options;
-  command->add_option("input", o.input, "a file of JSON lines: {\"prompt\": ...} or {\"messages\": [...]}")
-      ->required();
-  command->add_option("-o,--output", o.output, "answers, a JSON line each, in the same order")->required();
-  AddModel(*command, o.model);
-  command->add_flag("--raw", o.raw, "continue prompts as plain text, without the chat template");
-  AddInteger(*command, "--parallel", o.parallel, {1, 4096}, "requests that run at a time")->default_str("16");
-  AddPrefillFlags(*command, o.engine);
-  AddDeviceFlags(*command, o.engine);
-  AddPrefixCacheFlags(*command, o.engine);
-  AddTextFlags(*command, o.generate);
-  command->add_flag("-q,--quiet", o.quiet, "no summary and no progress bar");
-  command->footer(
+  command.Text("input", o.input, "a file of JSON lines: {\"prompt\": ...} or {\"messages\": [...]}")
+      .Required();
+  command.Text("-o,--output", o.output, "answers, a JSON line each, in the same order").Required();
+  AddModel(command, o.model);
+  command.Switch("--raw", o.raw, "continue prompts as plain text, without the chat template");
+  command.Integer("--parallel", o.parallel, {1, 4096}, "requests that run at a time");
+  AddPrefillFlags(command, o.engine);
+  AddDeviceFlags(command, o.engine);
+  AddPrefixCacheFlags(command, o.engine);
+  AddTextFlags(command, o.text);
+  AddQuiet(command, o.quiet, "no summary and no progress bar");
+  command.Footer(
       "A line may also say id, raw, max_tokens, temperature, top_k, top_p, min_p, seed, stop, "
       "repetition_penalty,\n"
       "presence_penalty, frequency_penalty and logit_bias. When the output exists, lines that it answers are "
       "not\n"
       "asked again: after an interruption the same command continues. A line that fails has \"error\" in its "
       "answer.");
-  command->callback([&action, options] { action = [options] { return RunBatch(*options); }; });
+  command.Runs([options] { return RunBatch(*options); });
 }
 
 }  // namespace pd::cli

@@ -1,19 +1,15 @@
-#include <chrono>
 #include <filesystem>
 #include <memory>
 
-#include "base/files.h"
 #include "base/json.h"
 #include "cli/commands.h"
-#include "cli/engine.h"
+#include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/model.h"
-#include "cli/prefill_setup.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
-#include "engine/measure.h"
-#include "open/memory.h"
+#include "session/calibrate.h"
 
 namespace pd::cli {
 namespace {
@@ -23,8 +19,6 @@ struct Options {
   EngineFlags engine;
   bool json = false, quiet = false;
 };
-
-constexpr int kTokens = 8192;  // that the longest measurement holds at a time, with room to spare
 
 std::string ToTable(const MachineCosts& costs) {
   std::string text = fmt::format("{}\n{:<22}", costs.machine, "prompt of");
@@ -52,63 +46,39 @@ std::string ToTable(const MachineCosts& costs) {
 int RunCalibration(const Options& options) {
   CheckEngineFlags(options.engine);
   const Interrupt interrupt;
+  const std::filesystem::path cache = RequireCacheFolder("profiles");
   ModelSource model = OpenModel(ModelPath(options.model));
-  const auto check_memory = [&](const std::vector<std::string>& names) {
-    CheckMemory(model, names, std::min(kTokens, model.spec.max_context), AvailableMemory(),
-                options.engine.quantise_bits);
-  };
-  check_memory({options.engine.decode});  // first: finding exported models and profiles reads all weights
-  const auto path = ProfilePath(options.engine, model);
-  const auto candidates = PrefillCandidates(options.engine, model);
-  std::vector<std::string> names = candidates;
-  names.push_back(options.engine.decode);
-  check_memory(names);
-
-  const auto start = std::chrono::steady_clock::now();
   ProgressBar bar("calibrating", !options.quiet);
-  OpenOptions open = ToOpenOptions(options.engine, model, candidates);
-  open.batches = {1, 2, 4, 8, 16, 32};
-  open.progress = [&](size_t, size_t) { interrupt.Check(); };
-  Devices opened = OpenDevices(model, candidates, options.engine.decode, open);
-  MachineCosts costs = Calibrate({std::move(opened.prefill), std::move(opened.decode), opened.leave_thread},
-                                 model.spec, {[&](int done, int total) {
-                                   interrupt.Check();
-                                   bar.Show(size_t(done), size_t(total));
-                                 }});
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  costs.machine = MachineName(options.engine);
-  costs.model = model.path.filename().string();
-  for (size_t i = 0; i < candidates.size(); ++i) costs.units[i].option = candidates[i];
-
-  std::filesystem::create_directories(path.parent_path());
-  const Json json = ToJson(costs);
-  WriteFileAtomically(path, json.dump(1) + "\n");
-  if (options.json)
-    return WriteOutput(ToLine({{"profile", path.string()}, {"seconds", seconds}, {"costs", json}}))
-               ? kOk
-               : kOutputClosed;
-  return WriteOutput(ToTable(costs) + fmt::format("{:.0f} s; kept in {}\n", seconds, path.string()))
-             ? kOk
-             : kOutputClosed;
+  const Calibration calibration =
+      CalibrateMachine(model, ToSettings(options.engine), cache, [&](int done, int total) {
+        interrupt.Check();
+        if (total > 0) bar.Show(size_t(done), size_t(total));
+      });
+  const std::string text =
+      options.json ? ToLine({{"profile", calibration.profile.string()},
+                             {"seconds", calibration.seconds},
+                             {"costs", ToJson(calibration.costs)}})
+                   : ToTable(calibration.costs) + fmt::format("{:.0f} s; kept in {}\n", calibration.seconds,
+                                                              calibration.profile.string());
+  return WriteOutput(text) ? kOk : kOutputClosed;
 }
 
 }  // namespace
 
-void AddCalibrate(CLI::App& program, Action& action) {
-  CLI::App* command =
-      program.add_subcommand("calibrate", "Measure this machine on a model, for --prefill auto and simulate");
+void AddCalibrate(const Command& program) {
+  const Command command =
+      program.Add("calibrate", "Measure this machine on a model, for --prefill auto and simulate");
   auto options = std::make_shared<Options>();
-  AddModel(*command, options->model);
-  AddDeviceFlags(*command, options->engine);
-  command->add_flag("--json", options->json, "one JSON object");
-  command->add_flag("-q,--quiet", options->quiet, "no progress bar");
-  command->footer(
+  AddModel(command, options->model);
+  AddDeviceFlags(command, options->engine);
+  AddJson(command, options->json);
+  AddQuiet(command, options->quiet, "no progress bar");
+  command.Footer(
       "Measures every device that can read prompts beside the one that --decode names, with these flags; "
-      "'run' "
-      "and 'batch'\n"
+      "'run' and 'batch'\n"
       "with the same flags find the profile. Takes less than a minute for a small model; let nothing else "
       "run.");
-  command->callback([&action, options] { action = [options] { return RunCalibration(*options); }; });
+  command.Runs([options] { return RunCalibration(*options); });
 }
 
 }  // namespace pd::cli

@@ -5,15 +5,16 @@
 
 #include "base/json.h"
 #include "cli/commands.h"
-#include "cli/doctor_ane.h"
+#include "cli/doctor_bundle.h"
+#include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/model.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
-#include "engine/energy.h"
 #include "open/doctor.h"
 #include "open/memory.h"
+#include "power/power_meter.h"
 
 namespace pd::cli {
 namespace {
@@ -105,40 +106,41 @@ int Doctor(bool json) {
 
 }  // namespace
 
-void AddDoctor(CLI::App& program, Action& action) {
-  CLI::App* command =
-      program.add_subcommand("doctor", "Say what this build finds on this machine, and what is missing");
+void AddDoctor(const Command& program) {
+  const Command command =
+      program.Add("doctor", "Say what this build finds on this machine, and what is missing");
   struct Flags {
     bool json = false;
-    DoctorAneFlags ane;
+    DoctorBundleFlags bundle;
   };
   auto flags = std::make_shared<Flags>();
-  DoctorAneFlags& ane = flags->ane;
-  command->add_flag("--json", flags->json, "print one JSON object");
-  CLI::Option* bundle =
+  DoctorBundleFlags& b = flags->bundle;
+  AddJson(command, flags->json);
+  const Flag bundle =
       command
-          ->add_option(
-              "--ane", ane.bundle,
-              "examine this machine's Neural Engine with an exported model: a report, ready to be sent")
-          ->type_name("DIR");
-  const auto add = [&](const char* name, std::string& value, const char* help) {
-    return command->add_option(name, value, help)->needs(bundle);
-  };
-  add("-m,--model", ane.model, "with --ane: the model that was exported; default: the default model")
-      ->type_name("MODEL");
-  add("--decode", ane.decode, "with --ane: the device beside it; default: mlx where it is, else cpu")
-      ->type_name("NAME");
-  add("-o,--output", ane.output, "with --ane: where the report goes, as NAME.json and NAME.txt")
-      ->type_name("NAME")
-      ->capture_default_str();
-  add("--goldens", ane.goldens,
-      "with --ane: keys and values to compare with, made by the interpreter when absent; default: in the "
-      "cache")
-      ->type_name("FILE");
-  command->callback([&action, flags, bundle] {
-    action = [flags, ane = bundle->count() > 0] {
-      return ane ? DoctorAne(flags->ane, flags->json) : Doctor(flags->json);
-    };
+          .Text("--bundle,--ane", b.bundle,
+                "examine this machine's Neural Engine with an exported model: a report, ready to be sent")
+          .ValueName("DIR");
+  command
+      .Text("-m,--model", b.model, "with --bundle: the model that was exported; default: the default model")
+      .ValueName("MODEL")
+      .Needs(bundle);
+  command
+      .Text("--decode", b.decode,
+            "with --bundle: the device beside it; default: a GPU where there is one, else the CPU")
+      .ValueName("NAME")
+      .Needs(bundle);
+  command.Text("-o,--output", b.output, "with --bundle: where the report goes, as NAME.json and NAME.txt")
+      .ValueName("NAME")
+      .Needs(bundle);
+  command
+      .Text("--goldens", b.goldens,
+            "with --bundle: keys and values to compare with, made by the interpreter when absent; default: "
+            "in the cache")
+      .ValueName("FILE")
+      .Needs(bundle);
+  command.Runs([flags, bundle] {
+    return bundle.given() ? DoctorBundle(flags->bundle, flags->json) : Doctor(flags->json);
   });
 }
 

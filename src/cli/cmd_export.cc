@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/lint_report.h"
 #include "cli/model.h"
@@ -19,6 +20,8 @@
 #include "cli/terminal.h"
 #include "cli/units.h"
 #include "coreml/export/export.h"
+#include "session/bundles.h"
+#include "session/text_codec.h"
 
 namespace pd::cli {
 namespace {
@@ -117,7 +120,7 @@ std::string ToText(const ExportReport& report, const ExportFlags& flags) {
   label = "findings";
   for (const auto& [reason, count] : CountReasons(report.lint))
     line(std::exchange(label, ""), fmt::format("{} x {}", count, reason));
-  if (flags.output.empty()) line("run it", "pd-engine run --prefill coreml");
+  if (flags.output.empty()) line("run it", "pd-engine run --prefill " + BundleDevice());
   return text;
 }
 
@@ -160,7 +163,9 @@ int Export(ExportFlags flags) {
   ModelSource model = OpenModel(ModelPath(flags.model));
   flags.options.sample = SampleTokens(flags, model);
   flags.options.max_shard_bytes = int64_t(flags.max_shard_mb) * 1'000'000;
-  const fs::path output = flags.output.empty() ? DefaultBundlePath(model) : fs::path(flags.output);
+  const fs::path output = flags.output.empty()
+                              ? DefaultBundlePath(RequireCacheFolder("bundles", ", or give --output"), model)
+                              : fs::path(flags.output);
   ExportReport report;
   {
     Bars bars(!flags.quiet);
@@ -181,49 +186,49 @@ std::vector<int> ParseSizes(const std::string& flag, const std::string& text) {
 
 }  // namespace
 
-void AddExport(CLI::App& program, Action& action) {
-  CLI::App* command =
-      program.add_subcommand("export", "Write a model as Core ML packages for the Neural Engine");
+void AddExport(const Command& program) {
+  const Command command = program.Add("export", "Write a model as Core ML packages for the Neural Engine");
   auto flags = std::make_shared<ExportFlags>();
   ExportFlags& f = *flags;
   ExportOptions& o = f.options;
-  command->add_option("MODEL", f.model, "a .gguf file or a Hugging Face folder; default: the default model");
+  command.Text("MODEL", f.model, "a .gguf file or a Hugging Face folder; default: the default model");
   command
-      ->add_option("-o,--output", f.output,
-                   "the bundle's folder; default: in the cache, where run --prefill coreml finds it")
-      ->type_name("DIR");
-  AddChoice(*command, "--weights", o.weights,
-            {{"fp16", WeightFormat::kFp16}, {"int8", WeightFormat::kInt8}, {"lut4", WeightFormat::kLut4}},
-            "fp16; int8 by output channel; lut4: tables of 16 values");
+      .Text("-o,--output", f.output,
+            fmt::format("the bundle's folder; default: in the cache, where run --prefill {} finds it",
+                        BundleDevice()))
+      .ValueName("DIR");
+  command.Choice<WeightFormat>(
+      "--weights", o.weights,
+      {{"fp16", WeightFormat::kFp16}, {"int8", WeightFormat::kInt8}, {"lut4", WeightFormat::kLut4}},
+      "fp16; int8 by output channel; lut4: tables of 16 values");
   const auto add_sizes = [&](const char* name, std::optional<std::vector<int>>& sizes, const char* help) {
-    command
-        ->add_option_function<std::string>(
-            name, [name, &sizes](const std::string& text) { sizes = ParseSizes(name, text); }, help)
-        ->type_name("N,N");
+    command.Parsed(
+               name, [name, &sizes](const std::string& text) { sizes = ParseSizes(name, text); }, help)
+        .ValueName("N,N");
   };
   add_sizes("--chunks", o.chunks, "tokens that a function computes; default: 128,512 as the context needs");
   add_sizes("--history", o.histories,
             "past tokens that it attends to; default: 0,1024,4096 as the context needs");
-  AddInteger(*command, "--max-shard-mb", f.max_shard_mb, {1, 1e6}, "weights of a package at most")
-      ->default_str("900");
-  AddChoice(*command, "--attention", o.lowering.attention,
-            {{"heads", mil::AttentionForm::kHeads},
-             {"channels", mil::AttentionForm::kChannels},
-             {"grouped", mil::AttentionForm::kGrouped}},
-            "form of attention: a KV head at a time, scores as channels, or all heads as a batch");
-  AddChoice(*command, "--keys", o.lowering.keys, {{"rotated", KeyForm::kRotated}, {"raw", KeyForm::kRaw}},
-            "whether new keys leave rotated, or before that");
-  AddChoice(*command, "--check", f.check, {{"layers", Check::kLayers}, {"none", Check::kNone}},
-            "measure ranges and quality layer by layer on sample text");
+  command.Integer("--max-shard-mb", f.max_shard_mb, {1, 1e6}, "size limit in MB of a package's weights");
+  command.Choice<mil::AttentionForm>(
+      "--attention", o.lowering.attention,
+      {{"heads", mil::AttentionForm::kHeads},
+       {"channels", mil::AttentionForm::kChannels},
+       {"grouped", mil::AttentionForm::kGrouped}},
+      "form of attention: a KV head at a time, scores as channels, or all heads as a batch");
+  command.Choice<KeyForm>("--keys", o.lowering.keys, {{"rotated", KeyForm::kRotated}, {"raw", KeyForm::kRaw}},
+                          "whether new keys leave rotated, or before that");
+  command.Choice<Check>("--check", f.check, {{"layers", Check::kLayers}, {"none", Check::kNone}},
+                        "measure ranges and quality layer by layer on sample text");
   command
-      ->add_option("--sample", f.sample,
-                   fmt::format("text to measure on, its first {} tokens; default: our own", kSampleTokens))
-      ->type_name("FILE");
-  command->add_flag("--force", o.force, "export what breaks the Neural Engine's rules, too");
-  command->add_flag("--json", f.json, "print one JSON object");
-  command->add_flag("-q,--quiet", f.quiet, "no report and no progress bar");
-  command->footer("The rules and their verdict on every op: pd-engine inspect DIR.");
-  command->callback([&action, flags] { action = [flags] { return Export(*flags); }; });
+      .Text("--sample", f.sample,
+            fmt::format("text to measure on, its first {} tokens; default: our own", kSampleTokens))
+      .ValueName("FILE");
+  command.Switch("--force", o.force, "export despite violations of the Neural Engine's rules");
+  AddJson(command, f.json);
+  AddQuiet(command, f.quiet, "no report and no progress bar");
+  command.Footer("The rules and their verdict on every op: pd-engine inspect DIR.");
+  command.Runs([flags] { return Export(*flags); });
 }
 
 }  // namespace pd::cli

@@ -4,12 +4,14 @@
 
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/lint_report.h"
 #include "cli/model.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
+#include "formats/model_source.h"
 #include "open/open.h"
 #include "reference/count_ops.h"
 
@@ -61,8 +63,8 @@ Json ToJson(const ModelSource& model, const Summary& summary) {
   for (const auto& [device, need] : summary.memory)
     memory[device] = {{"weights", need.weights},
                       {"activations", need.activations},
-                      {"kv_per_token", need.kv_per_token},
-                      {"kv_full_context", need.kv_per_token * size_t(model.spec.max_context)}};
+                      {"kv_per_token", MemoryBytes(model.spec, need.memory, 1)},
+                      {"kv_full_context", MemoryBytes(model.spec, need.memory, model.spec.max_context)}};
   return {{"model", model.path.string()},
           {"family", model.family},
           {"parameters", summary.all.values},
@@ -77,13 +79,13 @@ Json ToJson(const ModelSource& model, const Summary& summary) {
 }
 
 std::string Describe(const LayerSpec& layer) {
-  const AttentionSpec& a = layer.attn;
+  const AttentionSpec& a = AttentionOf(layer);
   std::string text = fmt::format("{} heads of {}, {} for keys and values, hidden {}", a.heads, a.head_dim,
-                                 a.kv_heads, Grouped(layer.mlp.hidden));
-  if (a.window) text += fmt::format(", window {}", Grouped(*a.window));
+                                 a.kv_heads, Grouped(MlpOf(layer).hidden));
+  if (a.window) text += fmt::format(", window {}", Grouped(a.window->size));
   text += a.rope ? fmt::format(", RoPE base {:g}", a.rope->theta) : ", no positions";
   if (a.qk_norm) text += ", q and k normed";
-  if (a.qkv_bias) text += ", q, k and v biased";
+  if (a.kv_bias) text += ", q, k and v biased";
   return text;
 }
 
@@ -126,8 +128,8 @@ std::string ToText(const ModelSource& model, const Summary& summary) {
          fmt::format(
              "{}: weights {}, activations up to {}, keys and values {} a token, {} for the full context",
              device, WithUnit(double(need.weights), "B"), WithUnit(double(need.activations), "B"),
-             WithUnit(double(need.kv_per_token), "B"),
-             WithUnit(double(need.kv_per_token) * spec.max_context, "B")));
+             WithUnit(double(MemoryBytes(spec, need.memory, 1)), "B"),
+             WithUnit(double(MemoryBytes(spec, need.memory, spec.max_context)), "B")));
   return text;
 }
 
@@ -145,16 +147,15 @@ int Inspect(const InspectOptions& options) {
 
 }  // namespace
 
-void AddInspect(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand(
-      "inspect", "Show what a model, a bundle or a package is and needs, without loading it");
+void AddInspect(const Command& program) {
+  const Command command =
+      program.Add("inspect", "Show what a model, a bundle or a package is and needs, without loading it");
   auto options = std::make_shared<InspectOptions>();
-  command->add_option(
-      "MODEL", options->model,
-      "a .gguf file, a Hugging Face folder, what 'export' wrote, or a .mlpackage; default: the "
-      "default model");
-  command->add_flag("--json", options->json, "print one JSON object");
-  command->callback([&action, options] { action = [options] { return Inspect(*options); }; });
+  command.Text("MODEL", options->model,
+               "a .gguf file, a Hugging Face folder, a bundle that 'export' wrote, or a .mlpackage; default: "
+               "the default model");
+  AddJson(command, options->json);
+  command.Runs([options] { return Inspect(*options); });
 }
 
 }  // namespace pd::cli

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/model.h"
 #include "cli/options.h"
@@ -21,7 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 struct LogitsOptions {
-  std::string model, ids, output, device = "cpu";
+  std::string model, ids, output, device = kDefaultDevice;
   int chunk = 512, threads = 0;
 };
 
@@ -90,8 +91,8 @@ int WriteLogits(const LogitsOptions& options) {
                spec.max_context);
   for (TokenId id : ids)
     if (id >= spec.vocab)
-      throw Fail(ErrorKind::kBadRequest, "--ids: {} is no token of this model, whose vocabulary has {}", id,
-                 spec.vocab);
+      throw Fail(ErrorKind::kBadRequest, "--ids: invalid token id {}: this model has 0 to {}", id,
+                 spec.vocab - 1);
   CheckMemory(model, {&options.device, 1}, int(ids.size()), AvailableMemory());
 
   ProgressBar bar("loading", true);
@@ -120,23 +121,18 @@ int WriteLogits(const LogitsOptions& options) {
 
 }  // namespace
 
-void AddLogits(CLI::App& program, Action& action) {
-  CLI::App* command =
-      program.add_subcommand("logits", "Write the logits of every position of a token sequence");
+void AddLogits(const Command& program) {
+  const Command command = program.Add("logits", "Write the logits of every position of a token sequence");
   auto options = std::make_shared<LogitsOptions>();
-  AddModel(*command, options->model);
-  command->add_option("-i,--ids", options->ids, "token ids, as in 1,2,3, or a file that holds them")
-      ->required();
-  command
-      ->add_option("-o,--output", options->output,
-                   "safetensors file: tensor \"logits\", F32 [tokens, vocabulary]")
-      ->required();
-  command->add_option("--device", options->device, "what computes them")->capture_default_str();
-  AddInteger(*command, "--chunk", options->chunk, {1, INT32_MAX}, "tokens computed at a time")
-      ->default_str("512");
-  AddInteger(*command, "--threads", options->threads, {1, 1024},
-             "threads of a CPU device; default: all processors");
-  command->callback([&action, options] { action = [options] { return WriteLogits(*options); }; });
+  LogitsOptions& o = *options;
+  AddModel(command, o.model);
+  command.Text("-i,--ids", o.ids, "token ids, as in 1,2,3, or a file that holds them").Required();
+  command.Text("-o,--output", o.output, "safetensors file: tensor \"logits\", F32 [tokens, vocabulary]")
+      .Required();
+  command.Text("--device", o.device, "what computes them");
+  command.Integer("--chunk", o.chunk, {1, INT32_MAX}, "tokens computed at a time");
+  AddThreads(command, o.threads);
+  command.Runs([options] { return WriteLogits(*options); });
 }
 
 }  // namespace pd::cli

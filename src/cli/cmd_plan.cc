@@ -4,13 +4,13 @@
 #include "base/json.h"
 #include "cli/chip_model.h"
 #include "cli/commands.h"
+#include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
-#include "cli/options.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
 #include "cli/units.h"
-#include "engine/planner.h"
-#include "engine/shapes.h"
+#include "planning/planner.h"
+#include "planning/shapes.h"
 
 namespace pd::cli {
 namespace {
@@ -184,17 +184,16 @@ int Plan(const PlanOptions& options) {
 
 }  // namespace
 
-void AddPlan(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("plan", "Predict which device of a chip should read prompts");
+void AddPlan(const Command& program) {
+  const Command command = program.Add("plan", "Predict which device of a chip should read prompts");
   auto options = std::make_shared<PlanOptions>();
-  command->add_option("--chip", options->about.chip, "a published chip, or a file that calibrate wrote");
-  AddChipModel(*command, options->about);
-  AddInteger(*command, "--texts", options->texts, {1, 1000}, "running texts of the busy case")
-      ->default_str("4");
-  command->add_flag("--json", options->json, "one JSON object");
-  command->add_flag("--list", options->list,
-                    "list the chips with the sources of their figures, and the shapes");
-  command->callback([&action, options] { action = [options] { return Plan(*options); }; });
+  PlanOptions& o = *options;
+  command.Text("--chip", o.about.chip, "a published chip, or a file that calibrate wrote");
+  AddChipModel(command, o.about);
+  command.Integer("--texts", o.texts, {1, 1000}, "running texts of the busy case");
+  AddJson(command, o.json);
+  command.Switch("--list", o.list, "list the chips with the sources of their figures, and the shapes");
+  command.Runs([options] { return Plan(*options); });
 }
 
 }  // namespace pd::cli

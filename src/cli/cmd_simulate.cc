@@ -5,11 +5,11 @@
 #include "base/json.h"
 #include "cli/chip_model.h"
 #include "cli/commands.h"
+#include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
-#include "cli/options.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
-#include "engine/simulator.h"
+#include "planning/simulator.h"
 
 namespace pd::cli {
 namespace {
@@ -87,29 +87,25 @@ int RunSimulation(const SimulateOptions& options) {
                       "median", "p99", "max", "in all", "energy");
   text += Row("one lane", one_lane) + Row("two lanes", two_lanes);
   int moved = 0;
-  for (const SimulatedRequest& r : two.requests) moved += !r.device.empty();
+  for (const SimulatedRequest& r : two.requests) moved += !r.direct;
   text += fmt::format("\nThe planner gave {} of {} prompts to the other lane.\n", moved, trace.size());
   return WriteOutput(text) ? kOk : kOutputClosed;
 }
 
 }  // namespace
 
-void AddSimulate(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("simulate", "Replay requests on a chip that is not here");
+void AddSimulate(const Command& program) {
+  const Command command = program.Add("simulate", "Replay requests on a chip that is not here");
   auto options = std::make_shared<SimulateOptions>();
-  command->add_option("--profile", options->about.chip, "a published chip, or a file that calibrate wrote")
-      ->required();
-  AddChipModel(*command, options->about);
-  command
-      ->add_option("--trace", options->trace, "JSON lines: {\"at_ms\": 0, \"prompt\": 900, \"output\": 100}")
-      ->required();
-  AddInteger(*command, "--parallel", options->parallel, {1, 4096}, "requests that run at a time")
-      ->default_str("64");
-  AddInteger(*command, "--prefill-chunk", options->chunk, {1, INT32_MAX}, "tokens prefilled at a time")
-      ->default_str("512");
-  command->add_option("--svg", options->svg, "write a timeline of both lanes")->type_name("FILE");
-  command->add_flag("--json", options->json, "one JSON object");
-  command->callback([&action, options] { action = [options] { return RunSimulation(*options); }; });
+  SimulateOptions& o = *options;
+  command.Text("--profile", o.about.chip, "a published chip, or a file that calibrate wrote").Required();
+  AddChipModel(command, o.about);
+  command.Text("--trace", o.trace, "JSON lines: {\"at_ms\": 0, \"prompt\": 900, \"output\": 100}").Required();
+  command.Integer("--parallel", o.parallel, {1, 4096}, "requests that run at a time");
+  command.Integer("--prefill-chunk", o.chunk, {1, INT32_MAX}, "tokens prefilled at a time");
+  command.Text("--svg", o.svg, "write a timeline of both lanes").ValueName("FILE");
+  AddJson(command, o.json);
+  command.Runs([options] { return RunSimulation(*options); });
 }
 
 }  // namespace pd::cli

@@ -2,19 +2,21 @@
 
 #include "base/json.h"
 #include "cli/commands.h"
+#include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/model.h"
-#include "cli/options.h"
 #include "cli/prompt.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "formats/model_source.h"
+#include "session/text_codec.h"
 
 namespace pd::cli {
 namespace {
 
 struct TokenizeOptions {
   std::string model, ids;
-  CLI::Option* ids_given = nullptr;
+  Flag ids_flag;
   PromptOptions prompt;
   EncodeOptions encode;
   bool json = false;
@@ -43,28 +45,27 @@ std::string TextToIds(const TokenizeOptions& options, const Tokenizer& tokenizer
 
 int Tokenize(const TokenizeOptions& options) {
   const auto tokenizer = OpenTokenizer(OpenModel(ModelPath(options.model)));
-  const bool back = options.ids_given->count() > 0;
+  const bool back = options.ids_flag.given();
   return WriteOutput(back ? IdsToText(options, *tokenizer) : TextToIds(options, *tokenizer)) ? kOk
                                                                                              : kOutputClosed;
 }
 
 }  // namespace
 
-void AddTokenize(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("tokenize", "Turn text into token ids, or ids into text");
+void AddTokenize(const Command& program) {
+  const Command command = program.Add("tokenize", "Turn text into token ids, or ids into text");
   auto options = std::make_shared<TokenizeOptions>();
-  AddModel(*command, options->model);
-  AddPrompt(*command, options->prompt);
-  options->ids_given =
-      command->add_option("-i,--ids", options->ids, "token ids to turn into text, as in 1,2,3")
-          ->excludes(options->prompt.text_given)
-          ->excludes(options->prompt.file_given);
-  command->add_flag("!--no-special", options->encode.add_special,
-                    "add no token for the beginning or end of the text");
-  command->add_flag("!--plain", options->encode.parse_special,
-                    "take special tokens that the text spells as plain text");
-  command->add_flag("--json", options->json, "print one JSON object");
-  command->callback([&action, options] { action = [options] { return Tokenize(*options); }; });
+  TokenizeOptions& o = *options;
+  AddModel(command, o.model);
+  AddPrompt(command, o.prompt);
+  o.ids_flag = command.Text("-i,--ids", o.ids, "token ids to turn into text, as in 1,2,3")
+                   .Excludes(o.prompt.text_flag)
+                   .Excludes(o.prompt.file_flag);
+  command.Switch("!--no-special", o.encode.add_special, "add no token for the beginning or end of the text");
+  command.Switch("!--plain", o.encode.parse_special,
+                 "take special tokens that the text spells as plain text");
+  AddJson(command, o.json);
+  command.Runs([options] { return Tokenize(*options); });
 }
 
 }  // namespace pd::cli

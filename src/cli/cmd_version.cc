@@ -7,14 +7,11 @@
 
 namespace pd::cli {
 
-void AddVersion(CLI::App& program, Action& action) {
-  CLI::App* command = program.add_subcommand("version", "Print the version and the devices of this build");
-  command->callback([&action] {
-    action = [] {
-      const auto text =
-          fmt::format("pd-engine {} (devices: {})\n", PD_VERSION, fmt::join(PrefillDeviceNames(), ", "));
-      return WriteOutput(text) ? kOk : kOutputClosed;
-    };
+void AddVersion(const Command& program) {
+  program.Add("version", "Print the version and the devices of this build").Runs([] {
+    const auto text =
+        fmt::format("pd-engine {} (devices: {})\n", PD_VERSION, fmt::join(PrefillDeviceNames(), ", "));
+    return WriteOutput(text) ? kOk : kOutputClosed;
   });
 }
 

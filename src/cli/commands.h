@@ -1,27 +1,28 @@
-// The commands. Each adds itself to the program; parsing a command line that names it sets `action`.
+// The commands: each adds itself to the program.
 #pragma once
-#include <CLI/CLI.hpp>
-#include <functional>
+#include <string>
+
+#include "cli/command.h"
 
 namespace pd::cli {
 
-using Action = std::function<int()>;  // returns the exit code
-
-void AddRun(CLI::App& program, Action& action);
-void AddBatch(CLI::App& program, Action& action);
-void AddExport(CLI::App& program, Action& action);
-void AddInspect(CLI::App& program, Action& action);
-void AddTokenize(CLI::App& program, Action& action);
-void AddLogits(CLI::App& program, Action& action);
-void AddPlan(CLI::App& program, Action& action);
-void AddSimulate(CLI::App& program, Action& action);
-void AddCalibrate(CLI::App& program, Action& action);
-void AddBench(CLI::App& program, Action& action);
-void AddDoctor(CLI::App& program, Action& action);
-void AddVersion(CLI::App& program, Action& action);
-void AddAneTrial(CLI::App& program, Action& action);  // hidden: this program starts itself with it
-
-// Adds -m,--model.
-void AddModel(CLI::App& command, std::string& model);
+void AddRun(const Command& program);
+void AddBatch(const Command& program);
+void AddExport(const Command& program);
+void AddInspect(const Command& program);
+void AddTokenize(const Command& program);
+void AddLogits(const Command& program);
+void AddPlan(const Command& program);
+void AddSimulate(const Command& program);
+void AddCalibrate(const Command& program);
+void AddBench(const Command& program);
+void AddBenchCheck(const Command& bench);
+void AddBenchOverlap(const Command& bench);
+void AddBenchPlanner(const Command& bench);
+void AddDoctor(const Command& program);
+void AddVersion(const Command& program);
+// Hidden: this program starts itself with it to try a function of a bundle.
+inline constexpr const char* kTrialCommand = "bundle-trial";
+void AddTrial(const Command& program);
 
 }  // namespace pd::cli

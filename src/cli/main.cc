@@ -7,51 +7,25 @@
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
 #include "cli/model.h"
-#include "cli/terminal.h"
 #include "open/open.h"
 
 namespace pd::cli {
 namespace {
 
-// MLX's streams live on the thread that used them, and must go before its library does.
-struct DeviceThread {
-  ~DeviceThread() { LeaveDeviceThread(); }
+struct LeaveDevicesAtEnd {
+  ~LeaveDevicesAtEnd() { LeaveDeviceThread(); }
 };
 
 int Main(int argc, char** argv) {
-  CLI::App program("Language models with prefill on one device and decode on another.", "pd-engine");
-  program.require_subcommand(1);
-  program.footer(kExitCodes);
-  Action action;
-  AddRun(program, action);
-  AddBatch(program, action);
-  AddInspect(program, action);
-  AddExport(program, action);
-  AddTokenize(program, action);
-  AddLogits(program, action);
-  AddPlan(program, action);
-  AddSimulate(program, action);
-  AddCalibrate(program, action);
-  AddBench(program, action);
-  AddDoctor(program, action);
-  AddVersion(program, action);
-  AddAneTrial(program, action);
-  try {
-    program.parse(argc, argv);
-  } catch (const CLI::CallForHelp&) {
-    return WriteOutput(program.help()) ? kOk : kOutputClosed;  // of the command that was named, if one was
-  } catch (const CLI::ParseError& e) {
-    std::string named;  // the command and its own
-    for (const CLI::App* app = &program; !app->get_subcommands().empty();) {
-      app = app->get_subcommands().front();
-      named += " " + app->get_name();
-    }
-    if (named.empty() && argc > 1 && argv[1][0] != '-')
-      throw Fail(ErrorKind::kBadRequest, "there is no command '{}': 'pd-engine --help' lists them", argv[1]);
-    throw Fail(ErrorKind::kBadRequest, "{}; see 'pd-engine{} --help'", e.what(), named);
-  }
+  const Action action = ParseCommandLine(
+      argc, argv, "Language models with prefill on one device and decode on another.", kExitCodes,
+      [](const Command& program) {
+        for (const auto add : {AddRun, AddBatch, AddInspect, AddExport, AddTokenize, AddLogits, AddPlan,
+                               AddSimulate, AddCalibrate, AddBench, AddDoctor, AddVersion, AddTrial})
+          add(program);
+      });
   PrepareEnvironment();
-  const DeviceThread thread;
+  const LeaveDevicesAtEnd leave;
   return action();
 }
 

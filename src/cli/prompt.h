@@ -1,20 +1,19 @@
 // The text that a command works on.
 #pragma once
-#include <CLI/CLI.hpp>
 #include <string>
 
+#include "cli/command.h"
 #include "cli/interrupt.h"
 
 namespace pd::cli {
 
 struct PromptOptions {
   std::string text, file;
-  CLI::Option* text_given = nullptr;
-  CLI::Option* file_given = nullptr;
+  Flag text_flag, file_flag;
 };
 
 // Adds -p,--prompt and -f,--file, which exclude each other.
-void AddPrompt(CLI::App& command, PromptOptions& options);
+void AddPrompt(const Command& command, PromptOptions& options);
 
 // The text of -p, of the file, or of standard input; of the latter two without one newline at the end, which
 // editors and echo add. Throws kBadRequest when there is no text, or when standard input is a terminal and

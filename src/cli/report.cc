@@ -1,10 +1,10 @@
 #include "cli/report.h"
-#include "base/json.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
+#include "base/json.h"
 #include "cli/units.h"
 
 namespace pd::cli {
@@ -79,8 +79,13 @@ std::string ToTable(const RunReport& report) {
   if (s.tail_tokens > 0)
     table += Row("", report.decode_device, Grouped(s.tail_tokens), s.tail_ms, "",
                  s.fallback.empty() ? "beyond what prefill takes" : "instead of prefill: " + s.fallback);
-  table += Row("handoff", "", WithUnit(double(s.handoff_bytes), "B"), s.handoff_ms, "",
-               s.handoff_bytes > 0 ? WithUnit(PerSecond(double(s.handoff_bytes), s.handoff_ms), "B/s") : "");
+  std::string handoff;
+  if (s.handoff_bytes > 0) {
+    handoff = WithUnit(PerSecond(double(s.handoff_bytes), s.handoff_ms), "B/s");
+  } else if (s.direct) {
+    handoff = "no handoff: same device";
+  }
+  table += Row("handoff", "", WithUnit(double(s.handoff_bytes), "B"), s.handoff_ms, "", handoff);
   table += PhaseRow("decode", report.decode_device, s.decode_tokens, s.decode_ms, report.decode, used);
   if (s.decode_tokens > 0)
     table += Row("first token", "", "", s.first_token_ms, "",
@@ -134,6 +139,8 @@ Json ToJson(const RunReport& report) {
   }
   return json;
 }
+
+std::string ToJsonLine(const RunReport& report) { return ToLine(ToJson(report)); }
 
 std::string ToLine(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "base/json.h"
-#include "engine/rates.h"
+#include "base/json_fwd.h"
+#include "planning/rates.h"
 
 namespace pd::cli {
 
@@ -31,6 +31,8 @@ struct RunReport {
 
 std::string ToTable(const RunReport& report);
 
+// One line of ToJson(report).
+std::string ToJsonLine(const RunReport& report);
 // Phases have joules, null where nothing measures them; prefill.why says how its device was chosen, unless it
 // was named. text, tokens, token_ids, prompt_tokens, finish_reason, load.ms, prefill.{device, tokens, ms,
 // tokens_per_s}, with a prefix from the cache prefill.cached_tokens, when the decode device computed some of

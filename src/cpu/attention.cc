@@ -16,7 +16,7 @@ int PaddedDim(const AttentionSpec& a) { return (a.head_dim + kTile - 1) / kTile 
 
 // Keys that a row sees: [first, position].
 int FirstKey(const AttentionSpec& a, int position) {
-  return a.window ? std::max(0, position - *a.window + 1) : 0;
+  return a.window ? std::max(0, position - a.window->size + 1) : 0;
 }
 
 int BlocksOf(int tokens) { return (tokens + kKeyBlock - 1) / kKeyBlock; }
@@ -54,8 +54,8 @@ Attention::Attention(const Kernels& kernels, ThreadPool& pool, const ModelSpec& 
     : kernels_(kernels), pool_(pool), scratch_(size_t(pool.threads())) {
   size_t queries = 0, dim = 0;
   for (const LayerSpec& layer : spec.layers) {
-    queries = std::max(queries, size_t(QueriesPerUnit(layer.attn)));
-    dim = std::max(dim, size_t(PaddedDim(layer.attn)));
+    queries = std::max(queries, size_t(QueriesPerUnit(AttentionOf(layer))));
+    dim = std::max(dim, size_t(PaddedDim(AttentionOf(layer))));
   }
   for (Scratch& s : scratch_) {
     for (auto* matrix : {&s.query, &s.out, &s.block_out}) matrix->resize(queries * dim);

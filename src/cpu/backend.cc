@@ -21,18 +21,19 @@ Product ProductOf(const LinearWeights<CpuWeight>& w, Matrix& out) {
   return {&Packed(w.weight), w.bias ? std::get<Vector>(*w.bias).data() : nullptr, &out};
 }
 
-size_t KvBytes(const ModelSpec& spec, int capacity) {
-  size_t bytes = 0;
-  for (const LayerSpec& layer : spec.layers)
-    bytes += 2 * sizeof(uint16_t) * size_t(layer.attn.kv_width()) * size_t(capacity);
-  return bytes;
+// out = x - mean(x), in double, so that the order of the sum is of no consequence to the result's bits.
+void Centre(const float* x, int n, float* out) {
+  double sum = 0;
+  for (int i = 0; i < n; ++i) sum += double(x[i]);
+  const auto mean = float(sum / n);
+  for (int i = 0; i < n; ++i) out[i] = x[i] - mean;
 }
 
 // The widest input of any product with a quantised weight.
 int64_t WidestOperand(const ModelSpec& spec) {
   int64_t widest = spec.width;
   for (const LayerSpec& layer : spec.layers)
-    widest = std::max({widest, int64_t(layer.attn.q_width()), int64_t(layer.mlp.hidden)});
+    widest = std::max({widest, int64_t(AttentionOf(layer).q_width()), int64_t(MlpOf(layer).hidden)});
   return (widest + kGroup - 1) / kGroup * kGroup;
 }
 
@@ -49,6 +50,11 @@ struct CpuBackend::State {
 
   KvSlot& Slot(SlotId slot) const { return *slots[size_t(slot)]; }
   RopeTables TablesOf(RopeVariant variant);
+  // At least n ones, for gains and gates that a model lacks. Called before the threads start.
+  const float* Ones(int n) {
+    if (ones.size() < size_t(n)) ones.resize(size_t(n), 1.f);
+    return ones.data();
+  }
 
   const std::shared_ptr<const CpuModel> model;
   const std::shared_ptr<ThreadPool> pool;
@@ -62,7 +68,8 @@ struct CpuBackend::State {
   RopeTables tables;                           // of all variants in use
   std::vector<RowRun> runs;                    // of the running step
   std::vector<const KvSlot*> row_slot;         // likewise, [rows]
-  std::vector<float> logits;                   // without the padding of rows, if there is any
+  std::vector<float> ones;
+  std::vector<float> logits;  // without the padding of rows, if there is any
 };
 
 // Tables are shared by slots of one variant, and dropped with the last of them; the default variant's stay.
@@ -75,10 +82,11 @@ RopeTables CpuBackend::State::TablesOf(RopeVariant variant) {
     return at == in.end() ? nullptr : *at;
   };
   for (const LayerSpec& layer : model->spec().layers) {
-    if (!layer.attn.rope || find(wanted, *layer.attn.rope)) continue;
-    auto table = find(tables, *layer.attn.rope);
+    const std::optional<RopeSpec>& rope = AttentionOf(layer).rope;
+    if (!rope || find(wanted, *rope)) continue;
+    auto table = find(tables, *rope);
     if (!table) {
-      table = std::make_shared<RopeTable>(*layer.attn.rope, variant, model->spec().max_context);
+      table = std::make_shared<RopeTable>(*rope, variant, model->spec().max_context);
       tables.push_back(table);
     }
     wanted.push_back(std::move(table));
@@ -113,16 +121,25 @@ Matrix CpuBackend::Embed(const Weight& table, float scale, const Rows& rows) {
   return x;
 }
 
-Matrix CpuBackend::Norm(const Matrix& x, const Weight& gain, const NormSpec& spec, int groups) {
+Matrix CpuBackend::Norm(const Matrix& x, const NormWeights<Weight>& w, const NormSpec& spec) {
+  return NormHeads(x, w, spec, 1);
+}
+
+Matrix CpuBackend::NormHeads(const Matrix& x, const NormWeights<Weight>& w, const NormSpec& spec, int heads) {
   State& s = *state_;
   Matrix y = s.arena.Take(x.rows(), x.channels());
-  const int size = x.channels() / groups;
-  const float* values = std::get<Vector>(gain).data();
+  const int size = x.channels() / heads;
+  const float* gain = w.gain ? std::get<Vector>(*w.gain).data() : s.Ones(size);
+  const float* bias = w.bias ? std::get<Vector>(*w.bias).data() : nullptr;
   s.pool->Split(x.rows(), RowGrain(kLight, x.channels()), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r)
-      for (int g = 0; g < groups; ++g)
-        s.kernels.norm(x.Row(r) + g * size, values, spec.plus_one ? 1.f : 0.f, spec.eps, size,
-                       y.Row(r) + g * size);
+      for (int h = 0; h < heads; ++h) {
+        const float* from = x.Row(r) + h * size;
+        float* to = y.Row(r) + h * size;
+        if (spec.mean) Centre(from, size, to), from = to;
+        s.kernels.norm(from, gain, spec.eps, size, to);
+        if (bias) s.kernels.add(to, bias, size);
+      }
   });
   return y;
 }
@@ -147,11 +164,10 @@ std::array<Matrix, 3> CpuBackend::Qkv(const Matrix& x, const LinearWeights<Weigh
 
 Matrix CpuBackend::GatedMlp(const Matrix& x, const LinearWeights<Weight>& gate,
                             const LinearWeights<Weight>& up, const LinearWeights<Weight>& down,
-                            Activation activation) {
+                            const GateSpec& spec) {
   Matrix hidden = state_->arena.Take(x.rows(), int(Packed(gate.weight).n));
   Matrix y = state_->arena.Take(x.rows(), int(Packed(down.weight).n));
-  state_->products.GatedMlp(x, ProductOf(gate, hidden), ProductOf(up, hidden), activation,
-                            ProductOf(down, y));
+  state_->products.GatedMlp(x, ProductOf(gate, hidden), ProductOf(up, hidden), spec.act, ProductOf(down, y));
   return y;
 }
 
@@ -188,36 +204,47 @@ Matrix CpuBackend::Attend(int layer, const AttentionSpec& a, Matrix q, const Row
   return q;
 }
 
-Matrix CpuBackend::Gate(Matrix x, const Matrix& up, Activation activation) {
+Matrix CpuBackend::Gate(Matrix x, const Matrix* up, const GateSpec& spec) {
   State& s = *state_;
+  const float* ones = up ? nullptr : s.Ones(x.channels());
   s.pool->Split(x.rows(), RowGrain(kHeavy, x.channels()), [&](int64_t begin, int64_t end) {
     for (int64_t r = begin; r < end; ++r)
-      s.kernels.gate[size_t(activation)](x.Row(r), up.Row(r), x.channels());
+      s.kernels.gate[size_t(spec.act)](x.Row(r), up ? up->Row(r) : ones, x.channels());
   });
   return x;
 }
 
-Matrix CpuBackend::Add(Matrix x, const Matrix& y) {
+Matrix CpuBackend::Add(Matrix x, const Matrix& y, float scale) {
   State& s = *state_;
   s.pool->Split(x.rows(), RowGrain(kLight, x.channels()), [&](int64_t begin, int64_t end) {
-    for (int64_t r = begin; r < end; ++r) s.kernels.add(x.Row(r), y.Row(r), x.channels());
+    for (int64_t r = begin; r < end; ++r) {
+      if (scale == 1) {
+        s.kernels.add(x.Row(r), y.Row(r), x.channels());
+      } else {
+        s.kernels.blend(x.Row(r), 1, y.Row(r), scale, x.channels());
+      }
+    }
   });
   return x;
 }
 
-Matrix CpuBackend::Logits(const Matrix& x, const Weight& head, std::optional<float> cap, const Rows& rows) {
+Matrix CpuBackend::Logits(const Matrix& x, const Weight& head, std::optional<float> cap, float scale,
+                          const Rows& rows) {
   State& s = *state_;
   const int count = int(rows.logits.size());
   Matrix chosen = s.arena.Take(count, x.channels()), y = s.arena.Take(count, Spec().vocab);
   for (int i = 0; i < count; ++i) std::copy_n(x.Row(rows.logits[size_t(i)]), x.channels(), chosen.Row(i));
   const Product product{&Packed(head), nullptr, &y};
   s.products.Multiply(chosen, {&product, 1}, kRefineAll);
-  if (cap) {
+  if (cap || scale != 1) {
     const int64_t parts = (y.channels() + kHeavy - 1) / kHeavy;
     s.pool->Split(parts * count, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const int64_t from = i % parts * kHeavy;
-        s.kernels.soft_cap(y.Row(i / parts) + from, *cap, std::min(kHeavy, y.channels() - from));
+        const int64_t n = std::min(kHeavy, y.channels() - from);
+        float* values = y.Row(i / parts) + from;
+        if (scale != 1) s.kernels.scale(values, scale, n, values);
+        if (cap) s.kernels.soft_cap(values, *cap, n);
       }
     });
   }
@@ -232,12 +259,12 @@ KvIdentity CpuBackend::Identity() const { return state_->model->id(); }
 
 SlotId CpuBackend::OpenSlot(int capacity, const Variant& variant) {
   State& s = *state_;
-  const size_t bytes = KvBytes(Spec(), capacity);
+  const size_t bytes = MemoryBytes(Spec(), kCpuMemory, capacity);
   if (bytes > s.kv_limit - s.kv_bytes)
     throw Fail(ErrorKind::kOutOfMemory,
                "cpu: a KV cache of {} tokens takes {} MB, and {} MB are left; use a shorter context",
                capacity, bytes >> 20, (s.kv_limit - s.kv_bytes) >> 20);
-  auto slot = std::make_unique<KvSlot>(Spec(), capacity, variant.rope, s.TablesOf(variant.rope));
+  auto slot = std::make_unique<KvSlot>(Spec(), capacity, s.TablesOf(variant.rope));
   auto free = std::find(s.slots.begin(), s.slots.end(), nullptr);
   if (free == s.slots.end()) free = s.slots.insert(free, nullptr);
   *free = std::move(slot);
@@ -246,7 +273,7 @@ SlotId CpuBackend::OpenSlot(int capacity, const Variant& variant) {
 }
 
 void CpuBackend::CloseSlot(SlotId slot) {
-  state_->kv_bytes -= KvBytes(Spec(), state_->Slot(slot).capacity());
+  state_->kv_bytes -= MemoryBytes(Spec(), kCpuMemory, state_->Slot(slot).capacity());
   state_->slots[size_t(slot)].reset();
 }
 
@@ -270,7 +297,7 @@ void CpuBackend::TruncateSlot(SlotId slot, int count) { PD_CHECK(count <= state_
 
 void CpuBackend::ImportRows(SlotId slot, const KvSegment& segment) {
   KvSlot& s = state_->Slot(slot);
-  s.BeginWrite(segment.first() + segment.count());
+  s.BeginWrite(segment.first + segment.count);
   s.Import(segment, state_->kernels, *state_->pool);
 }
 

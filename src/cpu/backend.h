@@ -29,20 +29,21 @@ class CpuBackend {
   CpuBackend& operator=(CpuBackend&&) = delete;
 
   Matrix Embed(const Weight& table, float scale, const Rows& rows);
-  Matrix Norm(const Matrix& x, const Weight& gain, const NormSpec& spec, int groups);
+  Matrix Norm(const Matrix& x, const NormWeights<Weight>& w, const NormSpec& spec);
+  Matrix NormHeads(const Matrix& x, const NormWeights<Weight>& w, const NormSpec& spec, int heads);
   Matrix Linear(const Matrix& x, const LinearWeights<Weight>& w);
   Matrix Rope(Matrix x, int heads, const RopeSpec& spec, const Rows& rows);
   void Append(int layer, const AttentionSpec& a, Matrix k, Matrix v, const Rows& rows);
   Matrix Attend(int layer, const AttentionSpec& a, Matrix q, const Rows& rows);
-  Matrix Gate(Matrix x, const Matrix& up, Activation activation);
-  Matrix Add(Matrix x, const Matrix& y);
-  Matrix Logits(const Matrix& x, const Weight& head, std::optional<float> cap, const Rows& rows);
+  Matrix Gate(Matrix x, const Matrix* up, const GateSpec& spec);
+  Matrix Add(Matrix x, const Matrix& y, float scale);
+  Matrix Logits(const Matrix& x, const Weight& head, std::optional<float> cap, float scale, const Rows& rows);
   // Fused: q, k and v read and quantise x once and are one parallel region; the gate's and up's values never
   // leave the cache.
   std::array<Matrix, 3> Qkv(const Matrix& x, const LinearWeights<Weight>& q, const LinearWeights<Weight>& k,
                             const LinearWeights<Weight>& v);
   Matrix GatedMlp(const Matrix& x, const LinearWeights<Weight>& gate, const LinearWeights<Weight>& up,
-                  const LinearWeights<Weight>& down, Activation activation);
+                  const LinearWeights<Weight>& down, const GateSpec& spec);
 
   const ModelSpec& Spec() const;
   const Weights<Weight>& ModelWeights() const;
@@ -52,7 +53,7 @@ class CpuBackend {
   void BeginRows(const Rows& rows);
   void TruncateSlot(SlotId slot, int count);
   void ImportRows(SlotId slot, const KvSegment& segment);
-  KvSegment ExportRows(SlotId slot, int first, int count);  // views of the slot's own memory
+  KvSegment ExportRows(SlotId slot, int first, int count);  // a copy
   std::span<const float> ReadLogits(const Matrix& logits);
 
  private:

@@ -20,8 +20,7 @@ std::unique_ptr<DecodeDevice> OpenCpuDevice(std::shared_ptr<const CpuModel> mode
   const size_t kv_limit = options.kv_limit > 0 ? options.kv_limit : memory - std::min(memory, model->bytes());
   DeviceInfo info{"cpu", {PhysicalDevice::Kind::kCpu, 0, options.cores}, options.max_rows};
   info.weight_bytes = model->packed_bytes();
-  for (const LayerSpec& layer : model->spec().layers)
-    info.kv_bytes_per_token += 2 * sizeof(uint16_t) * size_t(layer.attn.kv_width());
+  info.memory = kCpuMemory;
   return std::make_unique<LocalDevice<cpu::CpuBackend>>(
       cpu::CpuBackend(std::move(model), std::move(pool), *kernels, kv_limit), std::move(info));
 }

@@ -4,18 +4,19 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "cpu/model.h"
 
 namespace pd::cpu {
 
-KvSlot::KvSlot(const ModelSpec& spec, int capacity, RopeVariant variant, RopeTables tables)
+KvSlot::KvSlot(const ModelSpec& spec, int capacity, RopeTables tables)
     : spec_(spec),
       capacity_(capacity),
       block_tokens_(std::clamp(capacity, 1, kKeyBlock)),
-      variant_(variant),
       tables_(std::move(tables)) {
   for (const LayerSpec& layer : spec.layers) {
-    const size_t part = size_t(layer.attn.kv_width()) * size_t(block_tokens_);
-    layers_.push_back({block_halves_, block_halves_ + part});
+    const AttentionSpec& a = AttentionOf(layer);
+    const size_t part = size_t(a.kv_width()) * size_t(block_tokens_);
+    layers_.push_back({block_halves_, block_halves_ + part, size_t(a.head_dim)});
     block_halves_ += 2 * part;
   }
   const size_t blocks = size_t(capacity + block_tokens_ - 1) / size_t(block_tokens_);
@@ -35,13 +36,12 @@ void KvSlot::BeginWrite(int end) {
 }
 
 KvSegment KvSlot::Export(int first, int count) const {
-  KvSegment segment;
-  segment.id.rope = variant_;
-  segment.layers.assign(spec_.layers.size(), {first, count, nullptr, nullptr, DType::kF16});
+  KvSegment segment{.first = first, .count = count};
+  segment.layers.assign(spec_.layers.size(), KvLayerView{.dtype = kCpuMemory.kv});
   auto* to = reinterpret_cast<uint16_t*>(AllocateCompact(segment, spec_));
   const int end = first + count;
   for (size_t i = 0; i < layers_.size(); ++i) {
-    const AttentionSpec& a = spec_.layers[i].attn;
+    const AttentionSpec& a = AttentionOf(spec_.layers[i]);
     for (size_t place : {layers_[i].keys, layers_[i].values})
       for (int h = 0; h < a.kv_heads; ++h)
         for (int t = first, n = 0; t < end; t += n) {

@@ -19,7 +19,7 @@ namespace pd::cpu {
 class KvSlot {
  public:
   // Throws kOutOfMemory.
-  KvSlot(const ModelSpec& spec, int capacity, RopeVariant variant, RopeTables tables);
+  KvSlot(const ModelSpec& spec, int capacity, RopeTables tables);
 
   int capacity() const { return capacity_; }
   const RopeTables& tables() const { return tables_; }
@@ -44,11 +44,11 @@ class KvSlot {
  private:
   struct LayerPlace {
     size_t keys, values;  // halves into a block
+    size_t dim;           // of a head
   };
 
   uint16_t* Row(size_t place, int layer, int head, int token) const {
-    const auto dim = size_t(spec_.layers[size_t(layer)].attn.head_dim), t = size_t(token),
-               tokens = size_t(block_tokens_);
+    const size_t dim = layers_[size_t(layer)].dim, t = size_t(token), tokens = size_t(block_tokens_);
     return reinterpret_cast<uint16_t*>(pages_.data()) + t / tokens * block_halves_ + place +
            (size_t(head) * tokens + t % tokens) * dim;
   }
@@ -56,7 +56,6 @@ class KvSlot {
   const ModelSpec& spec_;
   const int capacity_;
   const int block_tokens_;  // kKeyBlock, or the capacity if that is less
-  const RopeVariant variant_;
   const RopeTables tables_;
   std::vector<LayerPlace> layers_;
   size_t block_halves_ = 0;

@@ -71,17 +71,17 @@ void CopyHead(const HeadCopy& c, const Kernels& kernels, float* scratch) {
 void KvSlot::Import(const KvSegment& segment, const Kernels& kernels, ThreadPool& pool) {
   int heads = 0, dim = 0;  // of all layers; the widest
   for (const LayerSpec& layer : spec_.layers) {
-    heads += layer.attn.kv_heads;
-    dim = std::max(dim, layer.attn.head_dim);
+    heads += AttentionOf(layer).kv_heads;
+    dim = std::max(dim, AttentionOf(layer).head_dim);
   }
-  const int first = segment.first(), end = first + segment.count();
+  const int first = segment.first, end = first + segment.count;
   std::vector<HeadCopy> copies;  // of one block of tokens each, in the order of memory
   copies.reserve(size_t(heads) * 2 * size_t((end - 1) / block_tokens_ - first / block_tokens_ + 1));
   for (int token = first, count = 0; token < end; token += count) {
     count = std::min(end, BlockEnd(token)) - token;
     for (size_t i = 0; i < layers_.size(); ++i) {
-      const KvLayerView& view = segment.layers[i];
-      const AttentionSpec& a = spec_.layers[i].attn;
+      const KvLayerView& view = segment.kv(i);
+      const AttentionSpec& a = AttentionOf(spec_.layers[i]);
       const auto size = int64_t(RowBytes(view.dtype, 1));
       const RopeTable* rotate = segment.key_form == KeyForm::kRaw && a.rope ? &TableOf(*a.rope) : nullptr;
       for (int h = 0; h < a.kv_heads; ++h) {

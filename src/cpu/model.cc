@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "cpu/arena.h"
+#include "model/support.h"
 
 namespace pd {
 
@@ -15,7 +16,13 @@ using cpu::Vector;
 namespace {
 
 bool StaysInFile(const ModelSpec& spec, const WeightInfo& info) {
-  return info.role == Role::kEmbed && !spec.tied_head;
+  return info.Is(Part::kEmbed) && !spec.tied_head;
+}
+
+const Support& Supported() {
+  static const Support support = {Feature::kLayerNorm, Feature::kNormNoGain, Feature::kUngatedMlp,
+                                  Feature::kScoreCap};
+  return support;
 }
 
 // Tiles of one matrix, waiting to be packed to `out`.
@@ -49,12 +56,13 @@ void Pack(const std::vector<PackJob>& jobs, size_t total, ThreadPool& pool, cons
 
 }  // namespace
 
-std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec& spec, Weights<TensorView>& tensors,
+std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec& spec, const Weights<TensorView>& tensors,
                                              ThreadPool& pool, const LoadProgress& progress,
                                              std::optional<uint64_t> digest) {
+  CheckSupport(spec, "cpu", Supported());
   auto model = std::make_shared<CpuModel>();
   model->spec_ = spec;
-  model->id_ = {SpecDigest(spec), digest ? *digest : WeightsDigest(spec, tensors), {}};
+  model->id_ = {SpecDigest(spec), digest ? *digest : WeightsDigest(spec, tensors), ComputedBy("cpu")};
 
   size_t floats = 0;
   ForEachWeight(spec, tensors, [&](const TensorView& t, const WeightInfo& info) {
@@ -92,7 +100,7 @@ std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec& spec, Weights<Tens
   return model;
 }
 
-CpuMemory EstimateCpuMemory(const ModelSpec& spec, Weights<TensorView>& tensors, int max_rows) {
+CpuMemory EstimateCpuMemory(const ModelSpec& spec, const Weights<TensorView>& tensors, int max_rows) {
   CpuMemory memory;
   ForEachWeight(spec, tensors, [&](const TensorView& t, const WeightInfo& info) {
     if (info.shape.size() == 1)
@@ -104,9 +112,8 @@ CpuMemory EstimateCpuMemory(const ModelSpec& spec, Weights<TensorView>& tensors,
   // the products' operands in 8 bits come to about as much as one of them.
   int64_t widest = 0;
   for (const LayerSpec& layer : spec.layers) {
-    const int64_t attention = 2 * layer.attn.q_width() + 2 * layer.attn.kv_width();
-    widest = std::max({widest, attention, int64_t(2) * layer.mlp.hidden});
-    memory.kv_per_token += 2 * size_t(layer.attn.kv_width()) * sizeof(uint16_t);
+    const AttentionSpec& a = AttentionOf(layer);
+    widest = std::max<int64_t>({widest, 2 * a.q_width() + 2 * a.kv_width(), 2 * MlpOf(layer).hidden});
   }
   memory.activations =
       size_t(max_rows) * size_t(3 * spec.width + widest) * sizeof(float) + size_t(spec.vocab) * sizeof(float);

@@ -33,13 +33,14 @@ class CpuModel {
  public:
   const ModelSpec& spec() const { return spec_; }
   const Weights<cpu::CpuWeight>& weights() const { return weights_; }
-  const KvIdentity& id() const { return id_; }           // with the default rope variant
+  const KvIdentity& id() const { return id_; }           // with the default variant
   size_t packed_bytes() const { return packed_bytes_; }  // of matrices: what a decode step reads
   size_t bytes() const { return pages_.bytes() + vectors_.size() * sizeof(float); }
 
  private:
-  friend std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec&, Weights<TensorView>&, ThreadPool&,
-                                                      const LoadProgress&, std::optional<uint64_t>);
+  friend std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec&, const Weights<TensorView>&,
+                                                      ThreadPool&, const LoadProgress&,
+                                                      std::optional<uint64_t>);
   ModelSpec spec_;
   Weights<cpu::CpuWeight> weights_;
   KvIdentity id_;
@@ -51,16 +52,19 @@ class CpuModel {
 // Packs every matrix on all threads of the pool. The tensors are only needed until it returns (views that
 // stay keep their file mapped). Throws kUnsupported for f64 weights
 // and values beyond f16, kOutOfMemory. `digest`: WeightsDigest, of who has it; else it is computed.
-std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec& spec, Weights<TensorView>& tensors,
+std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec& spec, const Weights<TensorView>& tensors,
                                              ThreadPool& pool, const LoadProgress& progress = {},
                                              std::optional<uint64_t> digest = {});
 
-// What running a model on the CPU takes, from its description alone. Bytes.
+// What running a model on the CPU takes beside the memory of sequences (kCpuMemory), from its description
+// alone. Bytes.
 struct CpuMemory {
   size_t weights = 0;
-  size_t kv_per_token = 0;
   size_t activations = 0;  // at most, for steps of max_rows rows of which one needs logits
 };
-CpuMemory EstimateCpuMemory(const ModelSpec& spec, Weights<TensorView>& tensors, int max_rows);
+CpuMemory EstimateCpuMemory(const ModelSpec& spec, const Weights<TensorView>& tensors, int max_rows);
+
+// How the CPU backend keeps keys and values.
+inline constexpr MemoryFormat kCpuMemory{.kv = DType::kF16};
 
 }  // namespace pd

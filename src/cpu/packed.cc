@@ -113,14 +113,18 @@ void PackTile(const TensorView& tensor, int64_t t, std::byte* out) {
   const DType type = PackedType(tensor.type);
   RowPointers rows{};
   std::vector<std::byte> converted;
-  if (type == tensor.type) {
+  if (type == tensor.type && tensor.has_whole_rows()) {
     for (int64_t n = 0; n < count; ++n) rows[size_t(n)] = tensor.Row(first + n);
   } else {
     const size_t row_bytes = RowBytes(type, k);
     converted.resize(size_t(count) * row_bytes);
     for (int64_t n = 0; n < count; ++n) {
       std::byte* row = &converted[size_t(n) * row_bytes];
-      type == DType::kQ4_1 ? RowAsQ4_1(tensor, first + n, row) : RowAsF16(tensor, first + n, row);
+      if (type == tensor.type) {
+        tensor.CopyRow(first + n, row);
+      } else {
+        type == DType::kQ4_1 ? RowAsQ4_1(tensor, first + n, row) : RowAsF16(tensor, first + n, row);
+      }
       rows[size_t(n)] = row;
     }
   }

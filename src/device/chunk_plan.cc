@@ -9,22 +9,22 @@
 namespace pd {
 namespace {
 
-struct Step {
+struct FirstCall {
   double cost = std::numeric_limits<double>::infinity();
   PrefillShape shape;
   int next = 0;  // the first token after the call
 };
 
-class Planner {
+class CallPlanner {
  public:
-  Planner(std::span<const PrefillShape> functions, int end, const CallCost& cost)
+  CallPlanner(std::span<const PrefillShape> functions, int end, const CallCost& cost)
       : functions_(functions), end_(end), cost_(cost) {}
 
-  // The best first call for tokens [first, end), and the cost of all of them.
-  const Step& Best(int first) {
+  // The best first call for tokens [first, end), with the cost of all calls for them.
+  const FirstCall& Best(int first) {
     const auto [it, added] = best_.try_emplace(first);
     if (!added) return it->second;
-    Step best;
+    FirstCall best;
     for (const PrefillShape& shape : functions_) {
       if (shape.history < first) continue;
       const int reach = first + std::min(shape.tokens, end_ - first);
@@ -37,7 +37,7 @@ class Planner {
   }
 
  private:
-  void Consider(const PrefillShape& shape, int next, Step& best) {
+  void Consider(const PrefillShape& shape, int next, FirstCall& best) {
     const double cost = cost_(shape) + (next == end_ ? 0 : Best(next).cost);
     // Of equal costs the call that gets further: fewer calls.
     if (cost < best.cost || (cost == best.cost && next > best.next)) best = {cost, shape, next};
@@ -46,25 +46,25 @@ class Planner {
   std::span<const PrefillShape> functions_;
   int end_;
   const CallCost& cost_;
-  std::map<int, Step> best_;  // by first token
+  std::map<int, FirstCall> best_;  // by first token
 };
 
 }  // namespace
 
 std::vector<PlannedCall> PlanCalls(std::span<const PrefillShape> functions, int first, int count,
                                    const CallCost& cost) {
-  Planner planner(functions, first + count, cost);
+  CallPlanner planner(functions, first + count, cost);
   std::vector<PlannedCall> calls;
   for (int at = first; at < first + count;) {
-    const Step& step = planner.Best(at);
-    if (step.cost == std::numeric_limits<double>::infinity())
+    const FirstCall& call = planner.Best(at);
+    if (call.cost == std::numeric_limits<double>::infinity())
       throw Fail(
           ErrorKind::kBadRequest,
           "tokens {} to {} do not fit the exported functions, which reach token {} from there: leave them to "
-          "the decode device, or export with a larger --history",
+          "the decode device, or export with a longer history",
           first, first + count, Reach(functions, first));
-    calls.push_back({step.shape, at, step.next - at});
-    at = step.next;
+    calls.push_back({call.shape, at, call.next - at});
+    at = call.next;
   }
   return calls;
 }

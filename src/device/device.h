@@ -19,11 +19,6 @@ namespace pd {
 // In Rows::ids of a Step: the token this row's slot sampled last, perhaps still on its way.
 inline constexpr TokenId kLastSampled = -1;
 
-// What is fixed for a sequence when it is admitted.
-struct Variant {
-  RopeVariant rope;
-};
-
 using StepId = uint64_t;
 
 // Rows to compute, and for each entry of rows.logits how its token is chosen (sample.size() ==
@@ -59,14 +54,14 @@ inline bool Overlap(const PhysicalDevice& a, const PhysicalDevice& b) {
 }
 
 struct DeviceInfo {
-  std::string name;  // "cpu", as in --decode cpu
+  std::string name;  // "cpu"
   PhysicalDevice physical;
-  int max_rows = 0;         // rows of one Step at most
-  bool runs_ahead = false;  // Submit may return before the step is computed; else it is computed in Submit
-  size_t kv_bytes_per_token = 0;
-  bool even_slots = false;  // each slot takes the room of the longest, and none shrinks while one is open
-  size_t weight_bytes = 0;  // read by one decode step
-  KvIdentity kv_id = {};    // of its segments, with the default rope variant; LocalDevice fills it in
+  int max_rows = 0;          // rows of one Step at most
+  bool runs_ahead = false;   // Submit may return before the step is computed; else it is computed in Submit
+  MemoryFormat memory = {};  // of its slots or sessions: MemoryBytes says what a sequence takes
+  bool even_slots = false;   // each slot takes the room of the longest, and none shrinks while one is open
+  size_t weight_bytes = 0;   // read by one decode step
+  KvIdentity kv_id = {};     // of its segments, with the default rope variant; LocalDevice fills it in
 };
 
 // Owned and called by one thread (its lane). All throw Error: kBadRequest for a caller's mistake,
@@ -90,7 +85,10 @@ class DecodeDevice {
 
   virtual void Import(SlotId slot, const KvSegment& segment) = 0;   // the segment starts at Length(slot)
   virtual KvSegment Export(SlotId slot, int first, int count) = 0;  // rotated keys
-  virtual void Truncate(SlotId slot, int count) = 0;  // forgets all but the first `count` tokens
+  // Forgets all but the first `count` tokens, which are at least RollbackFloor(slot): keys and values can be
+  // cut anywhere, a layer's state only where it was kept.
+  virtual void Truncate(SlotId slot, int count) = 0;
+  virtual int RollbackFloor(SlotId slot) const = 0;
 };
 
 // Computes the KV of one prompt, chunk after chunk.
@@ -99,6 +97,8 @@ class PrefillSession {
   virtual ~PrefillSession() = default;
   // KV of `chunk`, which starts at position `first`: where the prefix or the last chunk ended.
   virtual KvSegment Run(std::span<const TokenId> chunk, int first) = 0;
+  // Ends the session; the last call. May throw, unlike the destructor, which ends it without a report.
+  virtual void Close() {}
 };
 
 class PrefillDevice {

@@ -13,14 +13,15 @@
 
 namespace pd {
 
-// What a backend adds to its Ops to become a device: it owns weights and KV memory. Slots are validated here,
-// so a backend may PD_CHECK what this class promises: open slots, gapless positions, lengths within capacity.
+// What a backend adds to its Ops to become a device: it owns weights and KV memory, and has refused the
+// models that it cannot compute (model/support.h). Slots are validated here, so a backend may PD_CHECK what
+// this class promises: open slots, gapless positions, lengths within capacity.
 template <class B>
 concept Backend = Ops<B> && requires(B b, const B& c, typename B::Tensor t, SlotId slot, const Rows& rows,
                                      const KvSegment& segment) {
   { c.Spec() } -> std::same_as<const ModelSpec&>;
   { c.ModelWeights() } -> std::same_as<const Weights<typename B::Weight>&>;
-  { c.Identity() } -> std::same_as<KvIdentity>;          // with the default rope variant
+  { c.Identity() } -> std::same_as<KvIdentity>;          // with the default variant
   { b.OpenSlot(1, Variant{}) } -> std::same_as<SlotId>;  // throws kOutOfMemory
   { b.CloseSlot(slot) };
   { b.BeginRows(rows) };                                    // before each Forward: room for rows.count() rows
@@ -126,12 +127,12 @@ class LocalDevice final : public DecodeDevice {
   void Import(SlotId slot, const KvSegment& segment) override {
     Slot& s = Get(slot);
     CheckSegment(segment, backend_.Spec(), IdentityOf(s));
-    if (segment.first() != s.length)
+    if (segment.first != s.length)
       throw Fail(ErrorKind::kBadRequest, "{}: a segment starts at token {}, the slot holds {}", info_.name,
-                 segment.first(), s.length);
-    Reserve(s, segment.count());
+                 segment.first, s.length);
+    Reserve(s, segment.count);
     backend_.ImportRows(slot, segment);
-    s.length += segment.count();
+    s.length += segment.count;
   }
 
   KvSegment Export(SlotId slot, int first, int count) override {
@@ -144,11 +145,18 @@ class LocalDevice final : public DecodeDevice {
     return segment;
   }
 
+  // Backends keep keys and values of every token so far, which can be cut anywhere.
+  int RollbackFloor(SlotId slot) const override {
+    Get(slot);
+    return 0;
+  }
+
   void Truncate(SlotId slot, int count) override {
     Slot& s = Get(slot);
-    if (count < 0 || count > s.length)
-      throw Fail(ErrorKind::kBadRequest, "{}: cannot keep {} tokens, the slot holds {}", info_.name, count,
-                 s.length);
+    if (count < RollbackFloor(slot) || count > s.length)
+      throw Fail(ErrorKind::kBadRequest,
+                 "{}: cannot keep {} tokens: the slot holds {}, and goes back to {} at most", info_.name,
+                 count, s.length, RollbackFloor(slot));
     backend_.TruncateSlot(slot, count);
     s.length = count;
   }
@@ -168,16 +176,18 @@ class LocalDevice final : public DecodeDevice {
     typename StepResult<B>::Type result;
   };
 
-  const Slot& Get(SlotId slot) const {
-    const auto it = slots_.find(slot);
-    if (it == slots_.end()) throw Fail(ErrorKind::kBadRequest, "{}: slot {} is not open", info_.name, slot);
+  const Slot& Get(SlotId slot) const { return Find(slots_, slot); }
+  Slot& Get(SlotId slot) { return Find(slots_, slot); }
+  template <class Slots>
+  auto& Find(Slots& slots, SlotId slot) const {
+    const auto it = slots.find(slot);
+    if (it == slots.end()) throw Fail(ErrorKind::kBadRequest, "{}: slot {} is not open", info_.name, slot);
     return it->second;
   }
-  Slot& Get(SlotId slot) { return const_cast<Slot&>(std::as_const(*this).Get(slot)); }
 
   KvIdentity IdentityOf(const Slot& slot) const {
     KvIdentity id = backend_.Identity();
-    id.rope = slot.variant.rope;
+    id.variant = slot.variant;
     return id;
   }
 

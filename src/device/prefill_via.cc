@@ -3,16 +3,17 @@
 #include <algorithm>
 #include <numeric>
 
+#include "device/scoped_slot.h"
+
 namespace pd {
 namespace {
 
 class Session final : public PrefillSession {
  public:
   Session(DecodeDevice& device, int capacity, const Variant& variant)
-      : device_(device), slot_(device.Open(capacity, variant)) {}
-  ~Session() override { device_.Close(slot_); }
+      : device_(device), slot_(device, capacity, variant) {}
 
-  void Import(const KvSegment& segment) { device_.Import(slot_, segment); }
+  void Import(const KvSegment& segment) { device_.Import(slot_.id(), segment); }
 
   KvSegment Run(std::span<const TokenId> chunk, int first) override {
     const int count = int(chunk.size()), most = device_.Info().max_rows;
@@ -20,16 +21,18 @@ class Session final : public PrefillSession {
       const int n = std::min(most, count - done);
       pos_.resize(size_t(n));
       std::iota(pos_.begin(), pos_.end(), first + done);
-      slots_.assign(size_t(n), slot_);
+      slots_.assign(size_t(n), slot_.id());
       const StepId step = device_.Submit({{chunk.subspan(size_t(done), size_t(n)), pos_, slots_, {}}, {}});
       device_.Collect(step);
     }
-    return device_.Export(slot_, first, count);
+    return device_.Export(slot_.id(), first, count);
   }
+
+  void Close() override { slot_.Close(); }
 
  private:
   DecodeDevice& device_;
-  SlotId slot_;
+  ScopedSlot slot_;
   std::vector<int32_t> pos_;
   std::vector<SlotId> slots_;
 };

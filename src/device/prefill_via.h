@@ -1,4 +1,4 @@
-// Any decode device used for prefill.
+// Any decode device, used for prefill.
 #pragma once
 #include <memory>
 

@@ -9,12 +9,12 @@
 
 #include "base/error.h"
 #include "coreml/device/results.h"
-#include "doctor/claims.h"
 #include "doctor/kv_golden.h"
-#include "engine/measure.h"
-#include "engine/profile.h"
-#include "engine/roofline.h"
-#include "engine/shapes.h"
+#include "doctor/unproven.h"
+#include "planning/calibration.h"
+#include "planning/profile.h"
+#include "planning/roofline.h"
+#include "planning/shapes.h"
 
 namespace pd {
 namespace {
@@ -197,7 +197,7 @@ class Examination {
   }
 
   void Handoff(const PrefillCost& unit) {
-    const double bytes = double(decode_.kv_bytes_per_token), ms = unit.handoff_token_ms;
+    const double bytes = double(MemoryBytes(*s_.spec, decode_.memory, 1)), ms = unit.handoff_token_ms;
     Json numbers = {{"call_ms", unit.handoff_ms}, {"token_ms", ms}};
     if (ms > 0) numbers["bytes_per_s"] = bytes / ms * 1e3;
     Set("handoff", {Outcome::kNotRun,

@@ -11,8 +11,8 @@
 #include "coreml/runtime/runtime.h"
 #include "device/device.h"
 #include "doctor/ane_report.h"
-#include "engine/measure.h"
 #include "model/rows.h"
+#include "planning/calibration.h"
 
 namespace pd {
 
@@ -38,7 +38,7 @@ struct AneSubject {
   // The same bundle on our interpreter: for goldens that are not there yet.
   std::function<std::unique_ptr<PrefillDevice>()> reference;
   std::filesystem::path goldens;  // where they are kept
-  // What the runtime knows by now; nothing when none is in use.
+  // What the runtime knows by now; nullopt when none is in use.
   std::function<std::optional<RuntimeReport>()> runtime;
   std::string version, machine, os_build;
 };

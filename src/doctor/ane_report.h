@@ -1,5 +1,5 @@
-// What `doctor --ane` found: one entry a claim, for people and for programs. Holds nothing of its owner: no
-// user's name, no path, no text of theirs.
+// What `doctor --bundle` found: one entry a claim, for people and for programs. Holds nothing of its owner:
+// no user's name, no path, no text of theirs.
 #pragma once
 #include <cstdint>
 #include <optional>
@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/json.h"
-#include "engine/cost_model.h"
+#include "planning/cost_model.h"
 
 namespace pd {
 
@@ -30,7 +30,7 @@ struct AneReport {
   std::string stand_in;
   Json bundle;                   // family, weights, form of attention, functions, shards
   std::vector<AneCheck> checks;  // each claim once, in order
-  // The planner's profile of this machine and model; nothing when it could not be measured.
+  // The planner's profile of this machine and model; nullopt if it could not be measured.
   std::optional<MachineCosts> costs;
 };
 

@@ -3,10 +3,12 @@
 #include "base/cores.h"
 #include "coreml/device/coreml_prefill.h"
 #include "coreml/device/interpreted.h"
+#include "open/bundle_runtime.h"
 
 namespace pd {
 
-AneUnit::AneUnit(ModelSource& model, const Bundle& bundle, RuntimeOptions runtime)
+AneUnit::AneUnit(ModelSource& model, const Bundle& bundle, const BundleRuntime& runtime,
+                 std::function<void(const std::string&)> note)
     : model_(model),
       bundle_(bundle),
       interpreted_(InterpretedPredictors(std::make_shared<ThreadPool>(int(AvailableCores().size())))) {
@@ -16,7 +18,7 @@ AneUnit::AneUnit(ModelSource& model, const Bundle& bundle, RuntimeOptions runtim
     return;
   }
   stand_in_ = core_ml->HasNeuralEngine() ? "" : "Core ML on a machine without a Neural Engine";
-  runtime_.emplace(core_ml, bundle, std::move(runtime));
+  runtime_.emplace(core_ml, bundle, ToRuntimeOptions(runtime, std::move(note)));
   CoreMlOptions options;
   options.name = "ane";
   options.physical.kind = PhysicalDevice::Kind::kNeuralEngine;
@@ -30,5 +32,8 @@ std::unique_ptr<PrefillDevice> AneUnit::Reference() const {
 std::optional<RuntimeReport> AneUnit::Report() const {
   return runtime_ ? std::optional(runtime_->Report()) : std::nullopt;
 }
+
+std::string AneUnit::MachineModel() { return pd::MachineModel(); }
+std::string AneUnit::SystemBuild() { return pd::SystemBuild(); }
 
 }  // namespace pd

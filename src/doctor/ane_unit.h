@@ -1,4 +1,4 @@
-// The prefill device that `doctor --ane` examines.
+// The prefill device that `doctor --bundle` examines.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -11,6 +11,7 @@
 #include "coreml/runtime/runtime.h"
 #include "device/device.h"
 #include "formats/model_source.h"
+#include "open/open.h"
 
 namespace pd {
 
@@ -18,13 +19,17 @@ namespace pd {
 // arguments for as long as it lives; its device is one thread's at a time.
 class AneUnit {
  public:
-  // What opening a bundle throws. `runtime` is used where there is Core ML.
-  AneUnit(ModelSource& model, const Bundle& bundle, RuntimeOptions runtime);
+  // Throws what opening a bundle throws. `runtime` and `note` (OpenOptions) are used where there is Core ML.
+  AneUnit(ModelSource& model, const Bundle& bundle, const BundleRuntime& runtime,
+          std::function<void(const std::string&)> note);
 
   std::unique_ptr<PrefillDevice> TakeDevice() { return std::move(device_); }  // once
   // The same programs on our interpreter.
   std::unique_ptr<PrefillDevice> Reference() const;
-  std::optional<RuntimeReport> Report() const;  // nothing without Core ML
+  std::optional<RuntimeReport> Report() const;  // nullopt without Core ML
+  // The model of this machine and the build of its system; "unknown" where the system does not tell.
+  static std::string MachineModel();
+  static std::string SystemBuild();
   // What runs the programs in place of a Neural Engine; empty when one does.
   const std::string& stand_in() const { return stand_in_; }
 

@@ -22,12 +22,12 @@ constexpr size_t kMostBytes = size_t(4) << 30;
 size_t Elements(const AttentionSpec& attn, int length) { return size_t(attn.kv_width()) * size_t(length); }
 
 std::vector<F16> ReadAll(const KvLayerView& view, const std::byte* base, const AttentionSpec& attn, int at,
-                         std::vector<F16> all, int length) {
+                         int count, std::vector<F16> all, int length) {
   std::vector<float> head(size_t(attn.head_dim));
   for (int h = 0; h < attn.kv_heads; ++h)
-    for (int t = view.first; t < view.first + view.count; ++t) {
+    for (int t = 0; t < count; ++t) {
       ReadHead(view, base, h, t, head);
-      const size_t to = (size_t(h) * size_t(length) + size_t(at + t - view.first)) * size_t(attn.head_dim);
+      const size_t to = (size_t(h) * size_t(length) + size_t(at + t)) * size_t(attn.head_dim);
       std::ranges::transform(head, all.begin() + std::ptrdiff_t(to), ToF16);
     }
   return all;
@@ -72,8 +72,8 @@ std::vector<int> GoldenLengths(std::span<const mil::PrefillShape> functions, int
 KvGolden MakeGolden(PrefillDevice& device, const ModelSpec& spec, std::span<const TokenId> text, int length) {
   KvGolden golden{length, {}, {}};
   for (const LayerSpec& layer : spec.layers) {
-    golden.keys.emplace_back(Elements(layer.attn, length));
-    golden.values.emplace_back(Elements(layer.attn, length));
+    golden.keys.emplace_back(Elements(AttentionOf(layer), length));
+    golden.values.emplace_back(Elements(AttentionOf(layer), length));
   }
   const auto session = device.Begin(length, {FixRope(spec, length)}, {});
   for (int first = 0; first < length;) {
@@ -82,10 +82,10 @@ KvGolden MakeGolden(PrefillDevice& device, const ModelSpec& spec, std::span<cons
       throw Fail(ErrorKind::kUnsupported, "{} takes no token {} of a prompt", device.Info().name, first);
     const KvSegment kv = session->Run(text.subspan(size_t(first), size_t(count)), first);
     for (size_t i = 0; i < spec.layers.size(); ++i) {
-      const AttentionSpec& attn = spec.layers[i].attn;
-      const KvLayerView& view = kv.layers[i];
-      golden.keys[i] = ReadAll(view, view.k, attn, first, std::move(golden.keys[i]), length);
-      golden.values[i] = ReadAll(view, view.v, attn, first, std::move(golden.values[i]), length);
+      const AttentionSpec& attn = AttentionOf(spec.layers[i]);
+      const KvLayerView& view = kv.kv(i);
+      golden.keys[i] = ReadAll(view, view.k, attn, first, count, std::move(golden.keys[i]), length);
+      golden.values[i] = ReadAll(view, view.v, attn, first, count, std::move(golden.values[i]), length);
     }
     first += count;
   }
@@ -137,8 +137,8 @@ KvGoldens ReadGoldens(const std::filesystem::path& path, const ModelSpec& spec) 
     if (length < 1 || size_t(length) > goldens.text.size()) throw Corrupt(path, "a length beyond its text");
     KvGolden golden{int(length), {}, {}};
     for (const LayerSpec& layer : spec.layers) {
-      golden.keys.push_back(take(Elements(layer.attn, int(length))));
-      golden.values.push_back(take(Elements(layer.attn, int(length))));
+      golden.keys.push_back(take(Elements(AttentionOf(layer), int(length))));
+      golden.values.push_back(take(Elements(AttentionOf(layer), int(length))));
     }
     goldens.golden.push_back(std::move(golden));
   }

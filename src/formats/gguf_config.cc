@@ -253,7 +253,6 @@ void TranslateGemmaLayers(Metadata& metadata, Json& config) {
 
 void TranslateGemma(Metadata& metadata, Json& config) {
   TranslateGemmaLayers(metadata, config);
-  config["norm_plus_one"] = false;  // the converters add the one to the gains
   for (const char* key : {"attn_logit_softcapping", "final_logit_softcapping"}) {
     const std::optional<double> cap = metadata.Float(key);
     if (cap && *cap != 0) config[key] = *cap;
@@ -316,33 +315,29 @@ GgufConfig ReadGgufConfig(const GgufFile& gguf) {
 
 std::string GgufTensorName(const WeightInfo& info) {
   struct Entry {
-    std::string_view part, name;
+    Part part;
+    std::string_view name;
   };
-  static constexpr Entry kNames[] = {{"embed", "token_embd"},
-                                     {"final_norm", "output_norm"},
-                                     {"head", "output"},
-                                     {"pre_attn", "attn_norm"},
-                                     {"q", "attn_q"},
-                                     {"k", "attn_k"},
-                                     {"v", "attn_v"},
-                                     {"o", "attn_output"},
-                                     {"q_gain", "attn_q_norm"},
-                                     {"k_gain", "attn_k_norm"},
-                                     {"post_attn", "post_attention_norm"},
-                                     {"pre_mlp", "ffn_norm"},
-                                     {"gate", "ffn_gate"},
-                                     {"up", "ffn_up"},
-                                     {"down", "ffn_down"},
-                                     {"post_mlp", "post_ffw_norm"}};
-  constexpr std::string_view kBias = ".bias";
-  std::string_view part = info.part;
-  const bool bias = part.ends_with(kBias);
-  if (bias) part.remove_suffix(kBias.size());
-  const auto* entry =
-      std::find_if(std::begin(kNames), std::end(kNames), [&](const Entry& e) { return e.part == part; });
+  static constexpr Entry kNames[] = {{Part::kEmbed, "token_embd"},
+                                     {Part::kFinalNorm, "output_norm"},
+                                     {Part::kHead, "output"},
+                                     {Part::kPreMixer, "attn_norm"},
+                                     {Part::kQ, "attn_q"},
+                                     {Part::kK, "attn_k"},
+                                     {Part::kV, "attn_v"},
+                                     {Part::kO, "attn_output"},
+                                     {Part::kQNorm, "attn_q_norm"},
+                                     {Part::kKNorm, "attn_k_norm"},
+                                     {Part::kPostMixer, "post_attention_norm"},
+                                     {Part::kPreBranch, "ffn_norm"},
+                                     {Part::kGate, "ffn_gate"},
+                                     {Part::kUp, "ffn_up"},
+                                     {Part::kDown, "ffn_down"},
+                                     {Part::kPostBranch, "post_ffw_norm"}};
+  const auto* entry = std::ranges::find(kNames, info.part, &Entry::part);
   PD_CHECK(entry != std::end(kNames));
   const std::string prefix = info.layer < 0 ? "" : fmt::format("blk.{}.", info.layer);
-  return fmt::format("{}{}.{}", prefix, entry->name, bias ? "bias" : "weight");
+  return fmt::format("{}{}.{}", prefix, entry->name, info.piece == Piece::kBias ? "bias" : "weight");
 }
 
 }  // namespace pd

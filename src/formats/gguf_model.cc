@@ -56,13 +56,12 @@ ModelSource OpenGgufModel(std::shared_ptr<const GgufFile> gguf) {
                              .bytes = tensor.bytes,
                              .owner = gguf,
                              .mapped = gguf->mapped()});
+  MakeRoom(source.spec, source.tensors);
   ForEachWeight(source.spec, source.tensors, [&](TensorView& view, const WeightInfo& info) {
     view = claims.Take(GgufTensorName(info), info.shape);
-    const bool query = info.part.starts_with("q"), key = info.part.starts_with("k");
-    const bool is_gain = info.role == Role::kGain || info.role == Role::kQueryGain;
-    if (!read.interleaved_heads || is_gain || !(query || key)) return;
-    const AttentionSpec& attn = source.spec.layers[size_t(info.layer)].attn;
-    const int heads = query ? attn.heads : attn.kv_heads;
+    if (!read.interleaved_heads || (info.part != Part::kQ && info.part != Part::kK)) return;
+    const AttentionSpec& attention = AttentionOf(source.spec.layers[size_t(info.layer)]);
+    const int heads = info.part == Part::kQ ? attention.heads : attention.kv_heads;
     if (view.shape.size() == 2) view.interleaved_heads = heads;
     if (view.shape.size() == 1) view = Deinterleaved(view, heads, gguf->where());
   });

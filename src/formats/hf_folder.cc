@@ -184,6 +184,7 @@ ModelSource OpenFolder(const fs::path& folder) {
   const bool indexed = fs::exists(folder / kIndex);
   for (const auto& [name, tensors] : FindShards(folder))
     AddShard(folder / name, indexed ? &tensors : nullptr, *family, quantisation.has_value(), claims);
+  MakeRoom(source.spec, source.tensors);
   ForEachWeight(source.spec, source.tensors, [&](TensorView& view, const WeightInfo& info) {
     const std::string name = family->tensor_name(info);
     const auto path = MlxPath(name);
@@ -197,6 +198,8 @@ ModelSource OpenFolder(const fs::path& folder) {
                    "folder again",
                    folder.string(), name);
     }
+    if (info.role == Role::kGain && family->gain_minus_one && family->gain_minus_one(info))
+      view = WithOneAdded(view);
   });
   CheckTiedHead(source, claims);
   claims.Done();

@@ -62,9 +62,9 @@ ModelSource OpenModel(const fs::path& path) {
   }
 }
 
-uint64_t ModelSource::Digest() {
-  if (!digest) digest = WeightsDigest(spec, tensors);
-  return *digest;
+uint64_t ModelSource::Digest() const {
+  std::call_once(digest_->flag, [this] { digest_->value = WeightsDigest(spec, tensors); });
+  return digest_->value;
 }
 
 }  // namespace pd

@@ -2,7 +2,7 @@
 #pragma once
 #include <filesystem>
 #include <memory>
-#include <optional>
+#include <mutex>
 #include <string>
 
 #include "formats/gguf.h"
@@ -18,9 +18,15 @@ struct ModelSource {
   Weights<TensorView> tensors;           // views that keep their mappings alive
   std::shared_ptr<const GgufFile> gguf;  // when it is a GGUF: its metadata holds the tokenizer; else nullptr
 
-  // WeightsDigest; the first call reads all weights, and the others have it from `digest`. One thread's.
-  uint64_t Digest();
-  std::optional<uint64_t> digest = {};
+  // WeightsDigest. The first call reads all weights; copies share what it found. Any thread may call.
+  uint64_t Digest() const;
+
+ private:
+  struct DigestOnce {
+    std::once_flag flag;
+    uint64_t value = 0;
+  };
+  std::shared_ptr<DigestOnce> digest_ = std::make_shared<DigestOnce>();
 };
 
 // Opens a GGUF file or a Hugging Face folder (config.json, model.safetensors or shards with an index).

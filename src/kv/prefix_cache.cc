@@ -6,39 +6,11 @@
 #include "base/error.h"
 
 namespace pd {
-namespace {
-
-// Every layer complete: tokens that a windowed layer lacks come as zeros, for no text that continues here can
-// see them.
-KvSegment WithZeros(const KvSegment& segment, const ModelSpec& spec, int first, int count) {
-  KvSegment whole = segment;
-  for (KvLayerView& view : whole.layers) view.first = first, view.count = count;
-  const size_t bytes = CompactBytes(whole.layers, spec);
-  auto memory = std::make_shared<std::vector<std::byte>>(bytes);
-  PlaceCompact(whole.layers, spec, memory->data());
-  for (size_t i = 0; i < whole.layers.size(); ++i) {
-    const KvLayerView &from = segment.layers[i], &to = whole.layers[i];
-    const AttentionSpec& a = spec.layers[i].attn;
-    const size_t row = RowBytes(from.dtype, a.head_dim), size = RowBytes(from.dtype, 1);
-    for (int h = 0; h < a.kv_heads; ++h)
-      for (int t = from.first; t < from.first + from.count; ++t)
-        for (const auto& [source, target] : {std::pair(from.k, to.k), std::pair(from.v, to.v)})
-          std::copy_n(source + (h * from.head_stride + (t - from.first) * from.token_stride) * int64_t(size),
-                      row,
-                      memory->data() + (target - memory->data()) +
-                          (h * to.head_stride + (t - first) * to.token_stride) * int64_t(size));
-  }
-  whole.owner = std::move(memory);
-  return whole;
-}
-
-}  // namespace
-
 // ---- finding ----
 
-PrefixCache::Match PrefixCache::Walk(std::span<const TokenId> tokens, RopeVariant rope) {
+PrefixCache::Match PrefixCache::Walk(std::span<const TokenId> tokens, const Variant& variant) {
   Match match;
-  Node* node = &Root(rope);
+  Node* node = &Root(variant);
   while (match.tokens < int(tokens.size())) {
     const auto child = node->children.find(tokens[size_t(match.tokens)]);
     if (child == node->children.end()) break;
@@ -52,48 +24,22 @@ PrefixCache::Match PrefixCache::Walk(std::span<const TokenId> tokens, RopeVarian
   return match;
 }
 
-// The last token before `end` that no run of the path has of this layer; -1: none is missing.
-int PrefixCache::LastGap(const Match& match, size_t layer, int end) const {
-  for (auto node = match.path.rbegin(); node != match.path.rend(); ++node) {
-    if ((*node)->first >= end) continue;
-    const int last = std::min((*node)->end(), end);
-    if (!(*node)->segment) return last - 1;
-    const KvLayerView& view = (*node)->segment->layers[layer];
-    if (view.first + view.count < last) return last - 1;
-    if (view.first > (*node)->first) return std::min(view.first, last) - 1;
-  }
-  return -1;
+// The tokens of the match that are in memory from the first on.
+int PrefixCache::Usable(const Match& match) {
+  for (const Node* node : match.path)
+    if (!node->segment) return node->first;
+  return match.tokens;
 }
 
-// The most tokens of the match at which a text can continue.
-int PrefixCache::Usable(const Match& match) const {
-  int end = match.tokens;
-  for (bool moved = true; moved && end > 0;) {
-    moved = false;
-    for (size_t layer = 0; layer < spec_.layers.size() && end > 0; ++layer) {
-      const auto& window = spec_.layers[layer].attn.window;
-      const int seen_from = window ? std::max(0, end - *window + 1) : 0;
-      const int gap = LastGap(match, layer, end);
-      if (gap < seen_from) continue;
-      end = gap;
-      moved = true;
-    }
-  }
-  return end;
-}
-
-PrefixCache::Hit PrefixCache::Find(std::span<const TokenId> tokens, RopeVariant rope) {
-  const Match match = Walk(tokens, rope);
+PrefixCache::Hit PrefixCache::Find(std::span<const TokenId> tokens, const Variant& variant) {
+  const Match match = Walk(tokens, variant);
   Hit hit{Usable(match), {}};
   ++clock_;
   for (Node* node : match.path) {
     if (node->first >= hit.tokens) break;
     node->used = clock_;
     const int count = std::min(node->end(), hit.tokens) - node->first;
-    KvSegment segment = Slice(*node->segment, node->first, count);
-    const bool whole =
-        std::ranges::all_of(segment.layers, [&](const KvLayerView& view) { return view.count == count; });
-    hit.segments.push_back(whole ? std::move(segment) : WithZeros(segment, spec_, node->first, count));
+    hit.segments.push_back(Slice(*node->segment, node->first, count));
   }
   return hit;
 }
@@ -123,10 +69,10 @@ void PrefixCache::SplitAt(Node& node, int token) {
 
 // A new node for the part of `tokens` that is not known; nullptr when all is, or when tokens before `first`
 // are not.
-PrefixCache::Node* PrefixCache::Attach(std::span<const TokenId> tokens, int first, RopeVariant rope) {
-  const Match match = Walk(tokens, rope);
+PrefixCache::Node* PrefixCache::Attach(std::span<const TokenId> tokens, int first, const Variant& variant) {
+  const Match match = Walk(tokens, variant);
   if (match.tokens < first || match.tokens == int(tokens.size())) return nullptr;
-  Node* parent = match.path.empty() ? &Root(rope) : match.path.back();
+  Node* parent = match.path.empty() ? &Root(variant) : match.path.back();
   if (match.tokens < parent->end()) SplitAt(*parent, match.tokens);
   auto node = std::make_unique<Node>();
   node->parent = parent;
@@ -137,13 +83,13 @@ PrefixCache::Node* PrefixCache::Attach(std::span<const TokenId> tokens, int firs
 }
 
 void PrefixCache::Insert(std::span<const TokenId> tokens, int first, const KvSegment& segment) {
-  if (CompactBytes(segment.layers, spec_) > limit_) return;
-  Node* node = Attach(tokens, first, segment.id.rope);
+  if (CompactBytes(segment, spec_) > limit_) return;
+  Node* node = Attach(tokens, first, segment.id.variant);
   if (!node) return;
   KvSegment kept = segment;
   if (node->first > first)  // its beginning is known: that memory is not worth keeping
     kept = Compact(Slice(segment, node->first, node->end() - node->first), spec_);
-  SetSegment(*node, kept, CompactBytes(kept.layers, spec_));
+  SetSegment(*node, kept, CompactBytes(kept, spec_));
   if (stores_) new_.push_back({{tokens.begin(), tokens.end()}, node->first, std::move(kept)});
   Shrink();
 }
@@ -205,15 +151,15 @@ void PrefixCache::Shrink() {
 
 // ---- the disk below ----
 
-void PrefixCache::InsertStored(std::span<const TokenId> tokens, int first, RopeVariant rope,
+void PrefixCache::InsertStored(std::span<const TokenId> tokens, int first, const Variant& variant,
                                std::shared_ptr<const StoredRun> stored) {
-  if (Node* node = Attach(tokens, first, rope)) node->stored = std::move(stored);
+  if (Node* node = Attach(tokens, first, variant)) node->stored = std::move(stored);
 }
 
 std::vector<std::shared_ptr<const StoredRun>> PrefixCache::Unloaded(std::span<const TokenId> tokens,
-                                                                    RopeVariant rope) {
+                                                                    const Variant& variant) {
   std::vector<std::shared_ptr<const StoredRun>> runs;
-  for (const Node* node : Walk(tokens, rope).path)
+  for (const Node* node : Walk(tokens, variant).path)
     if (!node->segment && node->stored && (runs.empty() || runs.back() != node->stored))
       runs.push_back(node->stored);
   return runs;
@@ -234,8 +180,7 @@ void PrefixCache::Loaded(const std::shared_ptr<const StoredRun>& run,
       Remove(*node);  // and the parts after it
       break;
     }
-    SetSegment(*node, Slice(*segment, node->first, node->end() - node->first),
-               CompactBytes(segment->layers, spec_));
+    SetSegment(*node, Slice(*segment, node->first, node->end() - node->first), CompactBytes(*segment, spec_));
     node->used = ++clock_;
   }
   Shrink();
@@ -244,9 +189,9 @@ void PrefixCache::Loaded(const std::shared_ptr<const StoredRun>& run,
 std::vector<PrefixCache::New> PrefixCache::TakeNew() { return std::exchange(new_, {}); }
 
 void PrefixCache::Stored(const New& run, std::shared_ptr<const StoredRun> stored) {
-  for (Node* node : Walk(run.tokens, run.segment.id.rope).path)
+  for (Node* node : Walk(run.tokens, run.segment.id.variant).path)
     if (node->first >= run.first && !node->stored) node->stored = stored;
-  InsertStored(run.tokens, run.first, run.segment.id.rope, std::move(stored));  // dropped meanwhile
+  InsertStored(run.tokens, run.first, run.segment.id.variant, std::move(stored));  // dropped meanwhile
 }
 
 }  // namespace pd

@@ -16,11 +16,10 @@ namespace pd {
 
 // A trie of runs of tokens, each with its segment. A prefix of any length is found, not only whole runs: a
 // run is cut where texts part, and the halves view the same memory. Segments that were given out stay good
-// when the cache drops them. One thread's.
+// when the cache drops them. Not thread-safe.
 //
-// Of a layer with a window w, a text that continues at token p reads tokens p-w+1 to p-1 only. A run may lack
-// older tokens of such layers (a device that keeps a ring has overwritten them); a hit then moves back to
-// where every layer has what it needs.
+// All segments come from devices that would compute the same run again: whoever owns the cache sees to it,
+// and the store below keeps apart by KvIdentity what other runs left on disk.
 class PrefixCache {
  public:
   // `limit` in bytes of keys and values in memory; the least recently used go first.
@@ -30,25 +29,26 @@ class PrefixCache {
 
   struct Hit {
     int tokens = 0;
-    std::vector<KvSegment> segments;  // of tokens 0 to tokens - 1, in order, every layer complete
+    std::vector<KvSegment> segments;  // of tokens 0 to tokens - 1, in order
   };
   // The longest prefix of `tokens` that is in memory.
-  Hit Find(std::span<const TokenId> tokens, RopeVariant rope);
+  Hit Find(std::span<const TokenId> tokens, const Variant& variant);
 
   // `segment` holds tokens [first, tokens.size()) in memory of its own (Compact). What is known already is
   // not kept twice; nothing is kept when tokens before `first` are not known, or it exceeds the limit.
   void Insert(std::span<const TokenId> tokens, int first, const KvSegment& segment);
 
   size_t bytes() const { return bytes_; }  // in memory
-  size_t BytesOf(const KvSegment& segment) const { return CompactBytes(segment.layers, spec_); }
+  size_t BytesOf(const KvSegment& segment) const { return CompactBytes(segment, spec_); }
 
   // ---- the disk below ----
 
   // A run that is on disk and not in memory.
-  void InsertStored(std::span<const TokenId> tokens, int first, RopeVariant rope,
+  void InsertStored(std::span<const TokenId> tokens, int first, const Variant& variant,
                     std::shared_ptr<const StoredRun> stored);
   // Runs on the longest known prefix of `tokens` that are on disk only.
-  std::vector<std::shared_ptr<const StoredRun>> Unloaded(std::span<const TokenId> tokens, RopeVariant rope);
+  std::vector<std::shared_ptr<const StoredRun>> Unloaded(std::span<const TokenId> tokens,
+                                                         const Variant& variant);
   // The run was loaded, or cannot be: it is forgotten then, and what continues it.
   void Loaded(const std::shared_ptr<const StoredRun>& run, const std::optional<KvSegment>& segment);
   // What Insert kept since the last call, to be written. Stored tells that one was.
@@ -76,12 +76,11 @@ class PrefixCache {
     int tokens = 0;           // the last node may match in part
   };
 
-  Node& Root(RopeVariant rope) { return roots_[rope.length]; }
-  Match Walk(std::span<const TokenId> tokens, RopeVariant rope);
-  int Usable(const Match& match) const;
-  int LastGap(const Match& match, size_t layer, int end) const;
+  Node& Root(const Variant& variant) { return roots_[variant]; }
+  Match Walk(std::span<const TokenId> tokens, const Variant& variant);
+  static int Usable(const Match& match);
   void SplitAt(Node& node, int token);
-  Node* Attach(std::span<const TokenId> tokens, int first, RopeVariant rope);
+  Node* Attach(std::span<const TokenId> tokens, int first, const Variant& variant);
   void SetSegment(Node& node, const KvSegment& segment, size_t block_bytes);
   void DropSegment(Node& node);
   void Remove(Node& node);
@@ -93,7 +92,7 @@ class PrefixCache {
   const ModelSpec& spec_;
   const size_t limit_;
   const bool stores_;
-  std::map<int, Node> roots_;  // by RopeVariant::length: texts of different variants share nothing
+  std::map<Variant, Node> roots_;  // texts of different variants share nothing
   // Memory that segments own, by owner: bytes, and how many nodes view it.
   struct Block {
     size_t bytes = 0;

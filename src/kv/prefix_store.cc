@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 static_assert(std::endian::native == std::endian::little, "files are little-endian");
 
 constexpr const char* kExtension = ".pdkv";
-constexpr char kMagic[8] = {'p', 'd', '-', 'k', 'v', '-', '0', '1'};
+constexpr char kMagic[8] = {'p', 'd', '-', 'k', 'v', '-', '0', '2'};
 constexpr size_t kAlignment = 64;  // of the payload
 
 // What a file starts with; the header, JSON, follows.
@@ -59,35 +59,58 @@ std::vector<TokenId> ReadTokens(const Json& json, const std::string& where) {
   return tokens;
 }
 
-// [first, count, "f16"]: the run's tokens, or of a windowed layer its last ones.
-KvLayerView ReadLayer(const Json& json, const AttentionSpec& attn, int first, int end,
-                      const std::string& where) {
-  const bool shaped = json.is_array() && json.size() == 3 && json[0].is_number_unsigned() &&
-                      json[1].is_number_unsigned() && json[2].is_string();
-  if (!shaped || json[0].get<uint64_t>() > INT32_MAX || json[1].get<uint64_t>() > INT32_MAX)
-    throw Fail(ErrorKind::kCorruptFile, "{}: a layer that is none", where);
-  KvLayerView view;
-  view.first = json[0].get<int>();
-  view.count = json[1].get<int>();
-  view.dtype = PlainType(json[2].get<std::string>(), where);
-  const bool fits = attn.window ? view.first >= first : view.first == first;
-  if (!fits || view.first > end || view.count != end - view.first)
-    throw Fail(ErrorKind::kCorruptFile, "{}: a layer with other tokens than the run", where);
-  return view;
+// A layer's memory as text: the dtype of its keys and values, "state", or "none".
+const char* LayerText(const LayerMemory& memory) {
+  if (const auto* view = std::get_if<KvLayerView>(&memory)) return Name(view->dtype);
+  return std::holds_alternative<StateView>(memory) ? "state" : "none";
+}
+
+// Views without memory but with the sizes of the layer.
+LayerMemory ReadLayer(const Json& json, const LayerSpec& layer, const std::string& where) {
+  if (!json.is_string()) throw Fail(ErrorKind::kCorruptFile, "{}: a layer that is not a name", where);
+  const auto& text = json.get_ref<const std::string&>();
+  if (KvEntries(layer) > 0) {
+    KvLayerView view;
+    view.dtype = PlainType(text, where);
+    return view;
+  }
+  if (text == "none") return std::monostate();
+  const float* nowhere = nullptr;
+  if (text == "state" && StateEntries(layer) + TailEntries(layer) > 0)
+    return StateView{{nowhere, StateEntries(layer)}, {nowhere, TailEntries(layer)}};
+  throw Fail(ErrorKind::kCorruptFile, "{}: a layer with another memory than the model's", where);
 }
 
 std::string HeaderText(const StoredHeader& header) {
+  const KvSegment& s = header.segment;
   Json layers = Json::array();
-  for (const KvLayerView& view : header.layers) layers.push_back({view.first, view.count, Name(view.dtype)});
-  return Json{{"spec", Hex(header.id.spec)},
-              {"weights", Hex(header.id.weights)},
-              {"rope_length", header.id.rope.length},
-              {"raw_keys", header.key_form == KeyForm::kRaw},
-              {"first", header.first},
+  for (const LayerMemory& memory : s.layers) layers.push_back(LayerText(memory));
+  return Json{{"spec", Hex(s.id.spec)},
+              {"weights", Hex(s.id.weights)},
+              {"computed", Hex(s.id.computed)},
+              {"adapter", Hex(s.id.variant.adapter)},
+              {"rope_length", s.id.variant.rope.length},
+              {"raw_keys", s.key_form == KeyForm::kRaw},
+              {"first", s.first},
               {"before", Hex(header.before)},
               {"tokens", header.tokens},
               {"layers", layers}}
       .dump();
+}
+
+// Where a compact segment's memory begins.
+const std::byte* PayloadOf(const KvSegment& segment) {
+  for (const LayerMemory& memory : segment.layers) {
+    if (const auto* view = std::get_if<KvLayerView>(&memory)) return view->k;
+    if (const auto* state = std::get_if<StateView>(&memory))
+      return reinterpret_cast<const std::byte*>(state->state.empty() ? state->tail.data()
+                                                                     : state->state.data());
+  }
+  return nullptr;
+}
+
+bool SameProducer(const KvIdentity& a, const KvIdentity& b) {
+  return a.spec == b.spec && a.weights == b.weights && a.computed == b.computed;
 }
 
 }  // namespace
@@ -111,23 +134,25 @@ StoredHeader ReadStoredHeader(std::span<const std::byte> file, const ModelSpec& 
   StoredHeader header;
   header.payload_digest = preamble.payload_digest;
   header.payload_at = PayloadAt(preamble.header_bytes);
-  header.id = {ReadHex(reader, "spec"), ReadHex(reader, "weights"), {int(reader.Int("rope_length"))}};
-  header.key_form = reader.Bool("raw_keys") ? KeyForm::kRaw : KeyForm::kRotated;
-  header.first = int(reader.Int("first"));
+  KvSegment& segment = header.segment;
+  segment.id = {ReadHex(reader, "spec"), ReadHex(reader, "weights"), ReadHex(reader, "computed")};
+  segment.id.variant = {{int(reader.Int("rope_length"))}, ReadHex(reader, "adapter")};
+  segment.key_form = reader.Bool("raw_keys") ? KeyForm::kRaw : KeyForm::kRotated;
+  segment.first = int(reader.Int("first", 0, INT32_MAX));
   header.before = ReadHex(reader, "before");
   header.tokens = ReadTokens(reader.Value("tokens"), where);
   const Json& layers = reader.Value("layers");
   reader.Done();
-  if (header.id.spec != SpecDigest(spec)) return header;
+  if (segment.id.spec != SpecDigest(spec)) return header;
 
   if (!layers.is_array() || layers.size() != spec.layers.size() ||
       header.tokens.size() > size_t(spec.max_context) ||
-      header.first > spec.max_context - int(header.tokens.size()))
+      segment.first > spec.max_context - int(header.tokens.size()))
     throw Fail(ErrorKind::kCorruptFile, "{}: it does not fit its model", where);
-  const int end = header.first + int(header.tokens.size());
+  segment.count = int(header.tokens.size());
   for (size_t i = 0; i < layers.size(); ++i)
-    header.layers.push_back(ReadLayer(layers[i], spec.layers[i].attn, header.first, end, where));
-  if (header.payload_at > file.size() || CompactBytes(header.layers, spec) != file.size() - header.payload_at)
+    segment.layers.push_back(ReadLayer(layers[i], spec.layers[i], where));
+  if (header.payload_at > file.size() || CompactBytes(segment, spec) != file.size() - header.payload_at)
     throw Fail(ErrorKind::kCorruptFile, "{}: {} bytes, which is not what its header says", where,
                file.size());
   return header;
@@ -154,32 +179,30 @@ std::vector<PrefixStore::Entry> PrefixStore::Scan() {
     try {
       const auto file = MappedFile::Open(entry.path());
       StoredHeader header = ReadStoredHeader(file->bytes(), spec_, entry.path().string());
-      if (header.id.spec == id_.spec && header.id.weights == id_.weights)
-        found.push_back({std::move(header), entry.path()});
+      if (SameProducer(header.segment.id, id_)) found.push_back({std::move(header), entry.path()});
     } catch (const Error& e) {
       warnings_.push_back(std::string(e.what()) + ": ignored");
     }
   }
-  std::ranges::sort(found, {}, [](const Found& f) { return std::pair(f.header.first, f.file); });
+  std::ranges::sort(found, {}, [](const Found& f) { return std::pair(f.header.segment.first, f.file); });
 
   std::vector<Entry> entries;
-  std::map<std::pair<int, uint64_t>, std::vector<TokenId>> known;  // by variant and digest
+  std::map<std::pair<Variant, uint64_t>, std::vector<TokenId>> known;  // by variant and digest
   for (Found& f : found) {
-    const int rope = f.header.id.rope.length;
+    const KvSegment& segment = f.header.segment;
+    const Variant& variant = segment.id.variant;
     std::vector<TokenId> tokens;
-    if (f.header.first > 0) {
-      const auto before = known.find({rope, f.header.before});
-      if (before == known.end() || int(before->second.size()) != f.header.first) {
+    if (segment.first > 0) {
+      const auto before = known.find({variant, f.header.before});
+      if (before == known.end() || int(before->second.size()) != segment.first) {
         fs::remove(f.file, error);
         continue;
       }
       tokens = before->second;
     }
     tokens.insert(tokens.end(), f.header.tokens.begin(), f.header.tokens.end());
-    known[{rope, TokensDigest(tokens)}] = tokens;
-    entries.push_back({std::move(tokens),
-                       f.header.first,
-                       {rope},
+    known[{variant, TokensDigest(tokens)}] = tokens;
+    entries.push_back({std::move(tokens), segment.first, variant,
                        std::make_shared<const StoredRun>(StoredRun{std::move(f.file)})});
   }
   return entries;
@@ -187,13 +210,12 @@ std::vector<PrefixStore::Entry> PrefixStore::Scan() {
 
 std::shared_ptr<const StoredRun> PrefixStore::Write(std::span<const TokenId> tokens, int first,
                                                     const KvSegment& segment) {
-  StoredHeader header{segment.id, segment.key_form, first, TokensDigest(tokens.first(size_t(first))),
-                      {},         segment.layers,   0,     0};
   const auto own = tokens.subspan(size_t(first));
-  header.tokens.assign(own.begin(), own.end());
+  StoredHeader header{segment, TokensDigest(tokens.first(size_t(first))), {own.begin(), own.end()}, 0, 0};
+  header.segment.id.computed = id_.computed;
   const std::string text = HeaderText(header);
   const size_t at = PayloadAt(text.size());
-  const std::span payload(segment.layers.front().k, CompactBytes(segment.layers, spec_));
+  const std::span payload(PayloadOf(segment), CompactBytes(segment, spec_));
   const Preamble preamble = [&] {
     Preamble p{{}, text.size(), Digest(text), Digest(payload)};
     std::memcpy(p.magic, kMagic, sizeof kMagic);
@@ -220,14 +242,15 @@ std::shared_ptr<const StoredRun> PrefixStore::Write(std::span<const TokenId> tok
 std::optional<KvSegment> PrefixStore::Read(const StoredRun& run) {
   try {
     const auto file = MappedFile::Open(run.file);
-    const StoredHeader header = ReadStoredHeader(file->bytes(), spec_, run.file.string());
-    if (header.id.spec != id_.spec || header.id.weights != id_.weights)
-      throw Fail(ErrorKind::kCorruptFile, "{}: made by another model", run.file.string());
+    StoredHeader header = ReadStoredHeader(file->bytes(), spec_, run.file.string());
+    if (!SameProducer(header.segment.id, id_))
+      throw Fail(ErrorKind::kCorruptFile, "{}: made by another model or another device", run.file.string());
     const auto payload = file->bytes().subspan(header.payload_at);
     if (Digest(payload) != header.payload_digest)
       throw Fail(ErrorKind::kCorruptFile, "{}: its keys and values are damaged", run.file.string());
-    KvSegment segment{header.id, header.key_form, header.layers, file};
-    PlaceCompact(segment.layers, spec_, payload.data());
+    KvSegment segment = std::move(header.segment);
+    segment.owner = file;
+    PlaceCompact(segment, spec_, payload.data());
     std::error_code ignored;  // else it looks unused, and goes earlier
     fs::last_write_time(run.file, fs::file_time_type::clock::now(), ignored);
     return segment;

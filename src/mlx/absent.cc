@@ -21,11 +21,13 @@ MlxStatus GetMlxStatus() {
   return status;
 }
 
-MlxMemory EstimateMlxMemory(const ModelSpec&, Weights<TensorView>&, const MlxOptions&) { throw Absent(); }
+MlxMemory EstimateMlxMemory(const ModelSpec&, const Weights<TensorView>&, const MlxOptions&) {
+  throw Absent();
+}
 
 std::vector<std::pair<std::string, std::string>> MlxEnvironment(const std::string&) { return {}; }
 
-std::shared_ptr<const MlxModel> LoadMlxModel(const ModelSpec&, Weights<TensorView>&, const MlxOptions&,
+std::shared_ptr<const MlxModel> LoadMlxModel(const ModelSpec&, const Weights<TensorView>&, const MlxOptions&,
                                              const std::function<void(size_t, size_t)>&,
                                              std::optional<uint64_t>) {
   throw Absent();

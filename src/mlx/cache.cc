@@ -38,11 +38,7 @@ void MlxCache::Wait() const {
   CheckStream();
 }
 
-size_t MlxCache::BytesPerToken(const ModelSpec& spec, mx::Dtype type) {
-  size_t bytes = 0;
-  for (const LayerSpec& layer : spec.layers) bytes += 2 * size_t(layer.attn.kv_width()) * mx::size_of(type);
-  return bytes;
-}
+MemoryFormat MlxCache::Format(mx::Dtype type) { return {.kv = FromMlx(type)}; }
 
 void MlxCache::Reserve(int tokens) {
   const int want_slots = int(open_.size()), want_tokens = (tokens + kStep - 1) / kStep * kStep;
@@ -54,7 +50,7 @@ void MlxCache::Reserve(int tokens) {
 }
 
 size_t MlxCache::Bytes(int slots, int tokens) const {
-  return size_t(slots) * size_t(tokens) * BytesPerToken(spec_, type_);
+  return size_t(slots) * MemoryBytes(spec_, Format(type_), tokens);
 }
 
 // What MLX holds beside this cache.
@@ -80,7 +76,7 @@ void MlxCache::Resize(int slots, int tokens) {
   CheckRoom(slots, tokens);
   Wait();
   for (size_t i = 0; i < layers.size(); ++i) {
-    const AttentionSpec& a = spec_.layers[i].attn;
+    const AttentionSpec& a = AttentionOf(spec_.layers[i]);
     for (mx::array* old : {&layers[i].k, &layers[i].v}) {
       mx::array larger = mx::zeros({slots, a.kv_heads, tokens, a.head_dim}, type_);
       if (slots_ > 0) larger = mx::slice_update(larger, *old, mx::Shape{0, 0, 0, 0}, old->shape());

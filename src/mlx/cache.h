@@ -33,7 +33,7 @@ class MlxCache {
   // Forgets all contents, keeps the slots: after a failure, when nobody knows what the arrays hold.
   void Reset();
 
-  static size_t BytesPerToken(const ModelSpec& spec, mx::Dtype type);  // of one slot, all layers
+  static MemoryFormat Format(mx::Dtype type);
 
   std::vector<MlxLayerCache> layers;
 

@@ -13,10 +13,10 @@ constexpr size_t kUploadBytes = size_t(256)
                                 << 20;  // of a copy, unless one layer has more: an array ends below 2 GB
 
 // The values [1, K, count, D] of one layer: as a view when they lie close together, else packed first.
-mx::array Wrap(const KvLayerView& view, const std::byte* base, const AttentionSpec& a,
+mx::array Wrap(const KvLayerView& view, const std::byte* base, int count, const AttentionSpec& a,
                const std::shared_ptr<const void>& owner) {
-  const mx::Shape shape{1, a.kv_heads, view.count, a.head_dim};
-  const mx::Strides strides{0, a.kv_heads > 1 ? view.head_stride : 0, view.count > 1 ? view.token_stride : 0,
+  const mx::Shape shape{1, a.kv_heads, count, a.head_dim};
+  const mx::Strides strides{0, a.kv_heads > 1 ? view.head_stride : 0, count > 1 ? view.token_stride : 0,
                             a.head_dim > 1 ? view.dim_stride : 0};
   int64_t extent = 1, values = 1;
   for (int axis = 1; axis < 4; ++axis) {
@@ -30,22 +30,22 @@ mx::array Wrap(const KvLayerView& view, const std::byte* base, const AttentionSp
   std::vector<float> packed(static_cast<size_t>(values));
   auto out = std::span(packed);
   for (int h = 0; h < a.kv_heads; ++h)
-    for (int t = 0; t < view.count; ++t, out = out.subspan(size_t(a.head_dim)))
-      ReadHead(view, base, h, view.first + t, out.first(size_t(a.head_dim)));
+    for (int t = 0; t < count; ++t, out = out.subspan(size_t(a.head_dim)))
+      ReadHead(view, base, h, t, out.first(size_t(a.head_dim)));
   return mx::array(packed.begin(), shape, mx::float32);
 }
 
 // The values [K, count, D] of one layer, packed, in their own type.
-void Pack(const KvLayerView& view, const std::byte* base, const AttentionSpec& a, std::byte* to) {
+void Pack(const KvLayerView& view, const std::byte* base, int count, const AttentionSpec& a, std::byte* to) {
   const size_t item = RowBytes(view.dtype, 1), head = size_t(a.head_dim) * item;
   for (int h = 0; h < a.kv_heads; ++h) {
     const std::byte* row = base + h * view.head_stride * int64_t(item);
     if (view.dim_stride == 1 && view.token_stride == a.head_dim) {
-      std::memcpy(to, row, size_t(view.count) * head);
-      to += size_t(view.count) * head;
+      std::memcpy(to, row, size_t(count) * head);
+      to += size_t(count) * head;
       continue;
     }
-    for (int t = 0; t < view.count; ++t, row += view.token_stride * int64_t(item), to += head) {
+    for (int t = 0; t < count; ++t, row += view.token_stride * int64_t(item), to += head) {
       if (view.dim_stride == 1) {
         std::memcpy(to, row, head);
       } else {
@@ -61,17 +61,18 @@ void Pack(const KvLayerView& view, const std::byte* base, const AttentionSpec& a
 std::vector<MlxSegmentLayer> WrapSegment(const ModelSpec& spec, const KvSegment& segment) {
   std::vector<MlxSegmentLayer> layers;
   for (size_t i = 0; i < segment.layers.size(); ++i) {
-    const KvLayerView& view = segment.layers[i];
-    const AttentionSpec& a = spec.layers[i].attn;
-    layers.push_back({Wrap(view, view.k, a, segment.owner), Wrap(view, view.v, a, segment.owner)});
+    const KvLayerView& view = segment.kv(i);
+    const AttentionSpec& a = AttentionOf(spec.layers[i]);
+    layers.push_back({Wrap(view, view.k, segment.count, a, segment.owner),
+                      Wrap(view, view.v, segment.count, a, segment.owner)});
   }
   return layers;
 }
 
 std::vector<MlxSegmentLayer> UploadSegment(const ModelSpec& spec, const KvSegment& segment) {
   const auto bytes_of = [&](size_t i) {  // of keys or values
-    const KvLayerView& view = segment.layers[i];
-    return size_t(view.count) * size_t(spec.layers[i].attn.kv_width()) * RowBytes(view.dtype, 1);
+    const KvLayerView& view = segment.kv(i);
+    return size_t(segment.count) * size_t(AttentionOf(spec.layers[i]).kv_width()) * RowBytes(view.dtype, 1);
   };
   std::vector<MlxSegmentLayer> layers;
   for (size_t from = 0, to; from < segment.layers.size(); from = to) {
@@ -82,8 +83,8 @@ std::vector<MlxSegmentLayer> UploadSegment(const ModelSpec& spec, const KvSegmen
     const auto packed = std::make_shared<std::vector<std::byte>>(bytes);
     std::byte* out = packed->data();
     for (size_t i = from; i < to; ++i) {
-      for (const std::byte* base : {segment.layers[i].k, segment.layers[i].v}) {
-        Pack(segment.layers[i], base, spec.layers[i].attn, out);
+      for (const std::byte* base : {segment.kv(i).k, segment.kv(i).v}) {
+        Pack(segment.kv(i), base, segment.count, AttentionOf(spec.layers[i]), out);
         out += bytes_of(i);
       }
     }
@@ -92,9 +93,9 @@ std::vector<MlxSegmentLayer> UploadSegment(const ModelSpec& spec, const KvSegmen
     const auto next = [&](size_t i) {
       const mx::array part = mx::slice(all, {int(at)}, {int(at + bytes_of(i))});
       at += bytes_of(i);
-      const AttentionSpec& a = spec.layers[i].attn;
-      return mx::reshape(mx::view(part, ToMlx(segment.layers[i].dtype)),
-                         {1, a.kv_heads, segment.layers[i].count, a.head_dim});
+      const AttentionSpec& a = AttentionOf(spec.layers[i]);
+      return mx::reshape(mx::view(part, ToMlx(segment.kv(i).dtype)),
+                         {1, a.kv_heads, segment.count, a.head_dim});
     };
     for (size_t i = from; i < to; ++i) {
       mx::array k = next(i);
@@ -106,7 +107,7 @@ std::vector<MlxSegmentLayer> UploadSegment(const ModelSpec& spec, const KvSegmen
 
 void MlxBackend::ImportRows(SlotId slot, const KvSegment& segment) {
   const Slot& s = Usable(slot);
-  const int first = segment.first(), count = segment.count(), end = first + count;
+  const int first = segment.first, count = segment.count, end = first + count;
   if (count == 0) return;
   OnDevice(std::span(&slot, 1), [&] {
     cache_.Reserve(end);
@@ -115,7 +116,7 @@ void MlxBackend::ImportRows(SlotId slot, const KvSegment& segment) {
         mx::metal::is_available() ? WrapSegment(Spec(), segment) : UploadSegment(Spec(), segment);
     std::vector<mx::array> updated;
     for (size_t i = 0; i < segment.layers.size(); ++i) {
-      const AttentionSpec& a = Spec().layers[i].attn;
+      const AttentionSpec& a = AttentionOf(Spec().layers[i]);
       mx::array k = layers[i].k;
       if (segment.key_form == KeyForm::kRaw && a.rope) {
         const mx::array by_token = mx::swapaxes(mx::squeeze(k, 0), 0, 1);  // [count, K, D]
@@ -138,12 +139,12 @@ void MlxBackend::ImportRows(SlotId slot, const KvSegment& segment) {
 
 KvSegment MlxBackend::ExportRows(SlotId slot, int first, int count) {
   Usable(slot);
-  KvSegment segment;
+  KvSegment segment{.first = first, .count = count};
   auto memory = std::make_shared<std::vector<mx::array>>();  // for each layer [2, K, count, D]
   OnDevice(std::span(&slot, 1), [&] {
     cache_.Wait();
     for (size_t i = 0; count > 0 && i < cache_.layers.size(); ++i) {
-      const AttentionSpec& a = Spec().layers[i].attn;
+      const AttentionSpec& a = AttentionOf(Spec().layers[i]);
       const auto rows = [&](const mx::array& all) {
         return mx::slice(all, {slot, 0, first, 0}, {slot + 1, a.kv_heads, first + count, a.head_dim});
       };
@@ -154,9 +155,8 @@ KvSegment MlxBackend::ExportRows(SlotId slot, int first, int count) {
     CheckStream();
   });
   for (size_t i = 0; i < cache_.layers.size(); ++i) {
-    const AttentionSpec& a = Spec().layers[i].attn;
-    KvLayerView view{first,      count, nullptr, nullptr, FromMlx(activations_), int64_t(count) * a.head_dim,
-                     a.head_dim, 1};
+    const AttentionSpec& a = AttentionOf(Spec().layers[i]);
+    KvLayerView view{nullptr, nullptr, FromMlx(activations_), int64_t(count) * a.head_dim, a.head_dim, 1};
     if (count > 0) {
       view.k = reinterpret_cast<const std::byte*>((*memory)[i].data<uint8_t>());
       view.v = view.k + (*memory)[i].nbytes() / 2;

@@ -18,7 +18,7 @@ mx::array AttendRun(const AttentionSpec& a, const mx::array& q, const mx::array&
     const mx::array key = mx::expand_dims(mx::arange(low, low + keys, mx::int32), 0);
     const mx::array row = mx::expand_dims(mx::arange(first, first + count, mx::int32), 1);
     mx::array seen = mx::less_equal(key, row);
-    if (a.window) seen = mx::logical_and(seen, mx::greater(key, row - mx::array(*a.window)));
+    if (a.window) seen = mx::logical_and(seen, mx::greater(key, row - mx::array(a.window->size)));
     return seen;  // [T, S']
   };
   const bool masked = count > 1 && a.window;
@@ -73,6 +73,14 @@ mx::array Activate(const mx::array& x, Activation activation) {
       const mx::array inner = Scalar(root, x) * (x + Scalar(0.044715f, x) * x * x * x);
       return Scalar(0.5f, x) * x * (Scalar(1, x) + mx::tanh(inner));
     }
+    case Activation::kRelu2:
+      return mx::square(mx::maximum(x, Scalar(0, x)));
+    case Activation::kSigmoid:
+      return mx::sigmoid(x);
+    case Activation::kTanh:
+      return mx::tanh(x);
+    case Activation::kIdentity:
+      break;
   }
   return x;
 }
@@ -109,7 +117,7 @@ mx::array MlxKernels::Attend(const AttentionSpec& a, const mx::array& q, const M
                              const MlxLayerCache& cache) {
   std::vector<mx::array> outputs;
   for (const MlxRun& run : plan.runs) {
-    const int end = run.first + run.count, low = a.window ? std::max(0, run.first - *a.window + 1) : 0;
+    const int end = run.first + run.count, low = a.window ? std::max(0, run.first - a.window->size + 1) : 0;
     const auto keys = [&](const mx::array& all) {
       return mx::slice(all, {run.slot, 0, low, 0}, {run.slot + 1, a.kv_heads, end, a.head_dim});
     };

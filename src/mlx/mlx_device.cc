@@ -4,6 +4,7 @@
 #include "device/local_device.h"
 #include "mlx/gpu_kernels.h"
 #include "mlx/mlx_backend.h"
+#include "model/support.h"
 
 namespace pd {
 namespace {
@@ -37,6 +38,7 @@ class MlxDevice final : public DecodeDevice {
   KvSegment Export(SlotId slot, int first, int count) override {
     return WithMlxErrors([&] { return device_.Export(slot, first, count); });
   }
+  int RollbackFloor(SlotId slot) const override { return device_.RollbackFloor(slot); }
   void Truncate(SlotId slot, int count) override { device_.Truncate(slot, count); }
 
  private:
@@ -44,15 +46,15 @@ class MlxDevice final : public DecodeDevice {
 };
 
 // The kind of the matrices, for the default of the activations.
-bool HasBf16(const ModelSpec& spec, Weights<TensorView>& tensors) {
+bool HasBf16(const ModelSpec& spec, const Weights<TensorView>& tensors) {
   bool found = false;
-  ForEachWeight(spec, tensors, [&](TensorView& t, const WeightInfo&) {
+  ForEachWeight(spec, tensors, [&](const TensorView& t, const WeightInfo&) {
     found = found || (t.affine ? t.affine->type : t.type) == DType::kBF16;
   });
   return found;
 }
 
-MlxWeightOptions ResolveOptions(const ModelSpec& spec, Weights<TensorView>& tensors,
+MlxWeightOptions ResolveOptions(const ModelSpec& spec, const Weights<TensorView>& tensors,
                                 const MlxOptions& options) {
   if (options.quantise_bits != 0 && options.quantise_bits != 4 && options.quantise_bits != 8)
     throw Fail(ErrorKind::kUnsupported, "mlx: quantisation to {} bits; choose 4 or 8", options.quantise_bits);
@@ -69,11 +71,23 @@ MlxWeightOptions ResolveOptions(const ModelSpec& spec, Weights<TensorView>& tens
   return {ToMlx(type), options.quantise_bits};
 }
 
-size_t SumBytes(const ModelSpec& spec, Weights<TensorView>& tensors, const MlxWeightOptions& options) {
+size_t SumBytes(const ModelSpec& spec, const Weights<TensorView>& tensors, const MlxWeightOptions& options) {
   size_t bytes = 0;
   ForEachWeight(spec, tensors,
-                [&](TensorView& t, const WeightInfo& info) { bytes += BytesOf(t, info, options); });
+                [&](const TensorView& t, const WeightInfo& info) { bytes += BytesOf(t, info, options); });
   return bytes;
+}
+
+const Support& Supported() {
+  static const Support support = {Feature::kLayerNorm, Feature::kNormNoGain, Feature::kUngatedMlp,
+                                  Feature::kScoreCap};
+  return support;
+}
+
+// What the keys and values depend on beside the file's weights.
+std::string Producer(const MlxWeightOptions& options) {
+  return fmt::format("mlx {} {} q{}", MlxBackendName(), Name(FromMlx(options.activations)),
+                     options.quantise_bits);
 }
 
 std::string Size(size_t bytes) {
@@ -92,7 +106,7 @@ std::vector<std::string> Describe(const MlxWeightChanges& changes, const MlxWeig
     notes.push_back(
         fmt::format("mlx: {} {} matrices are held as {}: {}, {} in the file{}", change.matrices, Name(from),
                     type, Size(change.device_bytes), Size(change.file_bytes),
-                    change.device_bytes > change.file_bytes ? "; --quantize q4 or q8 takes less" : ""));
+                    change.device_bytes > change.file_bytes ? "; quantising to 4 or 8 bits takes less" : ""));
   if (changes.requantised.matrices > 0)
     notes.push_back(fmt::format(
         "mlx: {} matrices are quantised to {} bits, as asked for: {}, {} in the file; answers will differ",
@@ -105,13 +119,14 @@ std::vector<std::string> Describe(const MlxWeightChanges& changes, const MlxWeig
 
 const std::vector<std::string>& LoadNotes(const MlxModel& model) { return model.notes; }
 
-MlxMemory EstimateMlxMemory(const ModelSpec& spec, Weights<TensorView>& tensors, const MlxOptions& options) {
+MlxMemory EstimateMlxMemory(const ModelSpec& spec, const Weights<TensorView>& tensors,
+                            const MlxOptions& options) {
   const MlxWeightOptions resolved = ResolveOptions(spec, tensors, options);
-  return {SumBytes(spec, tensors, resolved), MlxCache::BytesPerToken(spec, resolved.activations),
+  return {SumBytes(spec, tensors, resolved), MlxCache::Format(resolved.activations),
           std::string_view(MlxBackendName()) != "cuda"};
 }
 
-std::shared_ptr<const MlxModel> LoadMlxModel(const ModelSpec& spec, Weights<TensorView>& tensors,
+std::shared_ptr<const MlxModel> LoadMlxModel(const ModelSpec& spec, const Weights<TensorView>& tensors,
                                              const MlxOptions& options,
                                              const std::function<void(size_t, size_t)>& progress,
                                              std::optional<uint64_t> digest) {
@@ -119,6 +134,7 @@ std::shared_ptr<const MlxModel> LoadMlxModel(const ModelSpec& spec, Weights<Tens
   if (!status.usable) throw Fail(ErrorKind::kUnsupported, "{}", status.problem);
   return WithMlxErrors([&]() -> std::shared_ptr<const MlxModel> {
     const MlxWeightOptions resolved = ResolveOptions(spec, tensors, options);
+    CheckSupport(spec, "mlx", Supported());
     auto model = std::make_shared<MlxModel>();
     model->weight_bytes = SumBytes(spec, tensors, resolved);
     const size_t limit = mx::get_memory_limit(), used = mx::get_active_memory();
@@ -128,7 +144,8 @@ std::shared_ptr<const MlxModel> LoadMlxModel(const ModelSpec& spec, Weights<Tens
                  "quantised model",
                  model->weight_bytes >> 20, used >> 20, limit >> 20);
     model->spec = spec;
-    model->id = {SpecDigest(spec), digest ? *digest : WeightsDigest(spec, tensors), {}};
+    model->id = {SpecDigest(spec), digest ? *digest : WeightsDigest(spec, tensors),
+                 ComputedBy(Producer(resolved))};
     model->activations = resolved.activations;
     model->max_rows = options.max_rows;
     MlxWeightChanges changes;
@@ -147,7 +164,7 @@ std::unique_ptr<DecodeDevice> OpenMlxDevice(std::shared_ptr<const MlxModel> mode
   info.runs_ahead = true;
   info.weight_bytes = model->weight_bytes;
   info.even_slots = true;
-  info.kv_bytes_per_token = MlxCache::BytesPerToken(model->spec, model->activations);
+  info.memory = MlxCache::Format(model->activations);
   MlxBackend backend(std::move(model), MakeKernels());
   return std::make_unique<MlxDevice>(LocalDevice<MlxBackend>(std::move(backend), std::move(info)));
 }

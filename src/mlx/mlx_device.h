@@ -57,17 +57,17 @@ const std::vector<std::string>& LoadNotes(const MlxModel& model);
 // What a model will take on the device, known before anything is loaded. Bytes.
 struct MlxMemory {
   size_t weights = 0;
-  size_t kv_per_token = 0;  // for each token of the longest slot's capacity, in every slot
-  bool shared = false;      // it is the processor's memory too
+  MemoryFormat memory;  // of each slot, which takes the room of the longest one
+  bool shared = false;  // it is the processor's memory too
 };
-MlxMemory EstimateMlxMemory(const ModelSpec& spec, Weights<TensorView>& tensors,
+MlxMemory EstimateMlxMemory(const ModelSpec& spec, const Weights<TensorView>& tensors,
                             const MlxOptions& options = {});
 
 // `progress` is told how far loading is, on the caller's thread; what it throws ends the loading. `digest`:
 // WeightsDigest, of who has it; else it is computed.
 // Throws kUnsupported (no MLX here, or options that make no sense), kOutOfMemory (predicted), kDevice.
 std::shared_ptr<const MlxModel> LoadMlxModel(
-    const ModelSpec& spec, Weights<TensorView>& tensors, const MlxOptions& options = {},
+    const ModelSpec& spec, const Weights<TensorView>& tensors, const MlxOptions& options = {},
     const std::function<void(size_t done, size_t total)>& progress = {}, std::optional<uint64_t> digest = {});
 
 // A failed step throws kDevice, and so do the steps submitted after it and not yet collected; the slots of

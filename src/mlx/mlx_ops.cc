@@ -25,11 +25,28 @@ MlxTensor MlxOps::Embed(const Weight& table, float scale, const Rows&) {
   return Tensor(kernels_->Rows(table, ids_, scale, activations_));
 }
 
-MlxTensor MlxOps::Norm(const Tensor& x, const Weight& gain, const NormSpec& spec, int groups) {
+MlxTensor MlxOps::Norm(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& spec) {
+  if (spec.mean || !w.gain) {  // computed at once: the fused kernels take an RMSNorm with a gain
+    const auto value = [](const std::optional<Weight>& vector) {
+      return vector ? std::optional(*vector->values) : std::nullopt;
+    };
+    const mx::array in = Array(x);
+    if (spec.mean) return Tensor(mx::fast::layer_norm(in, value(w.gain), value(w.bias), spec.eps));
+    return Tensor(mx::fast::rms_norm(in, std::nullopt, spec.eps));
+  }
+  return NormHeads(x, w, spec, 1);
+}
+
+MlxTensor MlxOps::NormHeads(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& spec, int heads) {
+  if (!w.gain) {
+    const mx::array in = Array(x);
+    const mx::array parts = mx::reshape(in, {in.shape(0), heads, -1});
+    return Tensor(mx::reshape(mx::fast::rms_norm(parts, std::nullopt, spec.eps), in.shape()));
+  }
   Node node;
   node.input = x.node_;
-  node.norm = MlxNorm{*gain.values, spec.eps};  // weights hold 1 + gain where the spec says plus_one
-  node.groups = groups;
+  node.norm = MlxNorm{*w.gain->values, spec.eps};
+  node.groups = heads;
   return Tensor(std::move(node));
 }
 
@@ -69,22 +86,25 @@ std::optional<mx::array> MlxOps::FlushAppend() {
   return kernels_->Place(Placement(append, nullptr), plan_, cache_.layers[size_t(append.layer)]);
 }
 
-MlxTensor MlxOps::Gate(Tensor x, const Tensor& up, Activation activation) {
-  const Node &g = *x.node_, &u = *up.node_;
+MlxTensor MlxOps::Gate(Tensor x, const Tensor* up, const GateSpec& spec) {
+  if (!up) return Tensor(Activate(Array(x), spec.act));
+  const Node &g = *x.node_, &u = *up->node_;
   const auto* stack = g.linear && !g.value ? g.linear->weight.stack.get() : nullptr;
   if (stack && u.linear && !u.value && u.linear->weight.stack.get() == stack && u.input == g.input)
-    return Tensor(Project(*g.input, *stack, &activation, nullptr));
-  return Tensor(Activate(Array(x), activation) * Array(up));
+    return Tensor(Project(*g.input, *stack, &spec.act, nullptr));
+  return Tensor(Activate(Array(x), spec.act) * Array(*up));
 }
 
-MlxTensor MlxOps::Add(Tensor x, const Tensor& y) {
+MlxTensor MlxOps::Add(Tensor x, const Tensor& y, float scale) {
   const mx::array sum = Array(x);
+  if (scale != 1) return Tensor(sum + Array(y) * mx::array(scale, activations_));
   if (y.node_->linear && !y.node_->value)
     return Tensor(Project(*y.node_->input, *y.node_->linear, nullptr, &sum));
   return Tensor(sum + Array(y));
 }
 
-MlxTensor MlxOps::Logits(const Tensor& x, const Weight& head, std::optional<float> cap, const Rows&) {
+MlxTensor MlxOps::Logits(const Tensor& x, const Weight& head, std::optional<float> cap, float scale,
+                         const Rows&) {
   // Rows are picked before the final norm, which then has fewer of them.
   Node node = *x.node_;
   if (logit_rows_) {
@@ -95,7 +115,8 @@ MlxTensor MlxOps::Logits(const Tensor& x, const Weight& head, std::optional<floa
     }
   }
   const LinearWeights<Weight> weights{head, {}};
-  const mx::array logits = Project(node, weights, nullptr, nullptr);
+  mx::array logits = Project(node, weights, nullptr, nullptr);
+  if (scale != 1) logits = mx::astype(logits, mx::float32) * mx::array(scale);
   return Tensor(cap ? SoftCap(mx::astype(logits, mx::float32), *cap) : logits);
 }
 
@@ -110,7 +131,11 @@ const MlxColumns& MlxOps::Force(Node& node) {
   } else if (node.linear) {
     node.value = Multiply(*node.input, *node.linear);
   } else {
-    PD_CHECK(!"a rotation is computed where keys join the cache or queries are attended");
+    PD_CHECK(node.rope);
+    const mx::array x = Force(*node.input).Array();
+    const mx::array by_head = mx::reshape(x, {x.shape(0), node.heads, x.shape(1) / node.heads});
+    const mx::array angles = mx::take(tables_.Angles(*node.rope), tables_.Angle(), 0);
+    node.value = whole(mx::reshape(Turn(by_head, angles), x.shape()));
   }
   node.input.reset();
   return *node.value;
@@ -142,20 +167,22 @@ mx::array MlxOps::Project(Node& input, const LinearWeights<Weight>& w, const Act
 
 MlxPlacement MlxOps::Placement(const PendingAppend& append, Node* q) {
   const AttentionSpec& a = *append.attention;
-  // Takes the rotation, then the norm, off a node: what is left is forced.
-  const auto unwrap = [&](Node& node, const MlxNorm** norm) -> const MlxColumns& {
-    Node& inner = node.rope ? *node.input : node;
+  // Takes the rotation, then the norm of heads, off a node: what is left is forced.
+  const bool turned_last = a.rope && !(a.qk_norm && a.qk_norm->after_rope);
+  const auto unwrap = [&](Node& node, int heads, const MlxNorm** norm) -> const MlxColumns& {
     *norm = nullptr;
-    if (!inner.norm || inner.value) return Force(inner);
+    if (a.rope && !turned_last) return Force(node);
+    Node& inner = node.rope ? *node.input : node;
+    if (!inner.norm || inner.value || inner.groups != heads) return Force(inner);
     *norm = &*inner.norm;
     return Force(*inner.input);
   };
   const MlxNorm *q_norm = nullptr, *k_norm = nullptr;
-  const MlxColumns* queries = q ? &unwrap(*q, &q_norm) : nullptr;
-  const MlxColumns& keys = unwrap(*append.k.node_, &k_norm);
+  const MlxColumns* queries = q ? &unwrap(*q, a.heads, &q_norm) : nullptr;
+  const MlxColumns& keys = unwrap(*append.k.node_, a.kv_heads, &k_norm);
   const MlxColumns& values = Force(*append.v.node_);
   MlxPlacement p{a, queries, keys, values, q_norm, k_norm};
-  if (a.rope) p.angles = &tables_.Angles(*a.rope), p.angle = &tables_.Angle();
+  if (turned_last) p.angles = &tables_.Angles(*a.rope), p.angle = &tables_.Angle();
   return p;
 }
 

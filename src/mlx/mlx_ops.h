@@ -49,14 +49,15 @@ class MlxOps {
   using Weight = MlxWeight;
 
   Tensor Embed(const Weight& table, float scale, const Rows& rows);
-  Tensor Norm(const Tensor& x, const Weight& gain, const NormSpec& spec, int groups);
+  Tensor Norm(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& spec);
+  Tensor NormHeads(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& spec, int heads);
   Tensor Linear(const Tensor& x, const LinearWeights<Weight>& w);
   Tensor Rope(Tensor x, int heads, const RopeSpec& spec, const Rows& rows);
   void Append(int layer, const AttentionSpec& a, Tensor k, Tensor v, const Rows& rows);
   Tensor Attend(int layer, const AttentionSpec& a, Tensor q, const Rows& rows);
-  Tensor Gate(Tensor x, const Tensor& up, Activation activation);
-  Tensor Add(Tensor x, const Tensor& y);
-  Tensor Logits(const Tensor& x, const Weight& head, std::optional<float> cap, const Rows& rows);
+  Tensor Gate(Tensor x, const Tensor* up, const GateSpec& spec);
+  Tensor Add(Tensor x, const Tensor& y, float scale);
+  Tensor Logits(const Tensor& x, const Weight& head, std::optional<float> cap, float scale, const Rows& rows);
 
  protected:
   MlxOps(const ModelSpec& spec, mx::Dtype activations, std::unique_ptr<MlxKernels> kernels)

@@ -31,10 +31,10 @@ mx::array MakeAngles(const RopeSpec& rope, const RopeVariant& variant, int from,
 
 RopeTables::RopeTables(const ModelSpec& spec) {
   for (const LayerSpec& layer : spec.layers) {
-    if (!layer.attn.rope) continue;
-    const auto same = [&](const Rotation& r) { return r.rope == *layer.attn.rope; };
-    if (std::none_of(rotations_.begin(), rotations_.end(), same))
-      rotations_.push_back({*layer.attn.rope, {}, {}});
+    const std::optional<RopeSpec>& rope = AttentionOf(layer).rope;
+    if (!rope) continue;
+    const auto same = [&](const Rotation& r) { return r.rope == *rope; };
+    if (std::none_of(rotations_.begin(), rotations_.end(), same)) rotations_.push_back({*rope, {}, {}});
   }
 }
 

@@ -18,9 +18,7 @@ float LoadF16(const std::byte* p) {
   return ToFloat(h);
 }
 
-bool IsMatrix(Role role) {
-  return role == Role::kLinear || role == Role::kQuery || role == Role::kEmbed || role == Role::kHead;
-}
+bool IsMatrix(Role role) { return role == Role::kLinear || role == Role::kTable || role == Role::kHead; }
 
 // How a matrix is held on the device. bits 0: plain.
 struct Format {
@@ -120,18 +118,6 @@ int64_t PieceRows(int64_t rows, size_t row_bytes) {
       1, std::min<int64_t>((rows + 1) / 2, int64_t(kPieceBytes / std::max<size_t>(row_bytes, 1))));
 }
 
-// What a norm multiplies by is 1 + the tensor for some families.
-bool HasPlusOne(const ModelSpec& spec, const WeightInfo& info) {
-  if (info.role != Role::kGain && info.role != Role::kQueryGain) return false;
-  if (info.layer < 0) return spec.final_norm.plus_one;
-  const LayerSpec& layer = spec.layers[size_t(info.layer)];
-  if (info.part == "pre_attn") return layer.pre_attn.plus_one;
-  if (info.part == "pre_mlp") return layer.pre_mlp.plus_one;
-  if (info.part == "post_attn") return layer.post_attn->plus_one;
-  if (info.part == "post_mlp") return layer.post_mlp->plus_one;
-  return layer.attn.qk_norm->plus_one;
-}
-
 // Scales or biases [n, groups] in the type of the activations. *rounding grows to the largest relative error.
 mx::array Rounded(const std::vector<float>& values, int n, mx::Dtype activations, float* rounding) {
   const mx::array exact(values.begin(), {n, int(values.size()) / n}, mx::float32);
@@ -187,8 +173,7 @@ mx::array ReadRows(const TensorView& tensor, int64_t first, int64_t n) {
       tensor.shape.size() == 2 ? mx::Shape{int(n), int(tensor.columns())} : mx::Shape{int(tensor.columns())};
   if (tensor.type == DType::kF32 || tensor.type == DType::kF16 || tensor.type == DType::kBF16) {
     const auto bytes = std::make_shared<std::vector<std::byte>>(size_t(n) * tensor.row_bytes());
-    for (int64_t r = 0; r < n; ++r)
-      std::memcpy(bytes->data() + size_t(r) * tensor.row_bytes(), tensor.Row(first + r), tensor.row_bytes());
+    for (int64_t r = 0; r < n; ++r) tensor.CopyRow(first + r, bytes->data() + size_t(r) * tensor.row_bytes());
     return mx::array(bytes->data(), shape, ToMlx(tensor.type), [bytes](void*) {});
   }
   std::vector<float> values(static_cast<size_t>(n * tensor.columns()));
@@ -198,13 +183,12 @@ mx::array ReadRows(const TensorView& tensor, int64_t first, int64_t n) {
   return mx::array(values.begin(), shape, mx::float32);
 }
 
-MlxWeight LoadPlain(const TensorView& tensor, const Format& format, bool plus_one, mx::Dtype activations) {
+MlxWeight LoadPlain(const TensorView& tensor, const Format& format, mx::Dtype activations) {
   const bool requantise = format.requantised;
   const int64_t rows = tensor.rows(), columns = tensor.columns();
   Joiner values, scales, biases;
   for (int64_t first = 0, step = PieceRows(rows, size_t(columns) * 4); first < rows; first += step) {
     mx::array piece = ReadRows(tensor, first, std::min(step, rows - first));
-    if (plus_one) piece = mx::astype(piece, mx::float32) + mx::array(1.f);
     piece = mx::astype(piece, activations);
     if (requantise) {
       const auto parts = mx::quantize(piece, format.group, format.bits);
@@ -269,17 +253,17 @@ size_t BytesOf(const TensorView& tensor, const WeightInfo& info, const MlxWeight
   return BytesIn(tensor, FormatOf(tensor, info, options), options.activations);
 }
 
-Weights<MlxWeight> LoadWeights(const ModelSpec& spec, Weights<TensorView>& tensors,
+Weights<MlxWeight> LoadWeights(const ModelSpec& spec, const Weights<TensorView>& tensors,
                                const MlxWeightOptions& options, MlxWeightChanges* changes,
                                const std::function<void(size_t done, size_t total)>& progress) {
   size_t done = 0, total = 0;
-  ForEachWeight(spec, tensors, [&](TensorView& t, const WeightInfo&) { total += t.stored_bytes(); });
+  ForEachWeight(spec, tensors, [&](const TensorView& t, const WeightInfo&) { total += t.stored_bytes(); });
   auto weights = MapWeights<MlxWeight>(spec, tensors, [&](const TensorView& t, const WeightInfo& info) {
     const Format format = FormatOf(t, info, options);
     float rounding = 0;
     MlxWeight w = format.bits != 0 && !format.requantised
                       ? LoadCodes(t, format, options.activations, &rounding)
-                      : LoadPlain(t, format, HasPlusOne(spec, info), options.activations);
+                      : LoadPlain(t, format, options.activations);
     if (changes && IsMatrix(info.role)) {
       MlxWeightChanges::Change* change = nullptr;
       if (format.requantised)
@@ -300,8 +284,9 @@ Weights<MlxWeight> LoadWeights(const ModelSpec& spec, Weights<TensorView>& tenso
     return w;
   });
   for (auto& layer : weights.layers) {
-    Stack({&layer.q, &layer.k, &layer.v});
-    Stack({&layer.gate, &layer.up});
+    auto& attention = AttentionOf(layer);
+    Stack({&attention.q, &*attention.k, &*attention.v});
+    if (auto& mlp = MlpOf(layer); mlp.gate) Stack({&*mlp.gate, &mlp.up});
   }
   mx::clear_cache();
   return weights;

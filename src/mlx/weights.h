@@ -44,9 +44,9 @@ struct MlxWeightChanges {
 // Bytes in the device's memory.
 size_t BytesOf(const TensorView& tensor, const WeightInfo& info, const MlxWeightOptions& options);
 
-// All weights, evaluated, in the device's memory. Gains of norms with plus_one have the one added.
+// All weights, evaluated, in the device's memory.
 // Throws kUnsupported when a scale leaves the activations' range (the remedy: other activations).
-Weights<MlxWeight> LoadWeights(const ModelSpec& spec, Weights<TensorView>& tensors,
+Weights<MlxWeight> LoadWeights(const ModelSpec& spec, const Weights<TensorView>& tensors,
                                const MlxWeightOptions& options, MlxWeightChanges* changes = nullptr,
                                const std::function<void(size_t done, size_t total)>& progress = {});
 

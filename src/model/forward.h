@@ -2,96 +2,69 @@
 #pragma once
 #include <optional>
 #include <utility>
+#include <variant>
 
-#include "model/ops.h"
+#include "model/mixers.h"
 
 namespace pd {
 
-// Queries or keys made ready for attention: normed per head, then rotated.
-template <Ops O>
-typename O::Tensor Place(O& o, int layer, const AttentionSpec& a, int heads, typename O::Tensor t,
-                         const std::optional<typename O::Weight>& gain, bool keys, const Rows& rows) {
-  if (a.qk_norm) t = o.Norm(t, *gain, *a.qk_norm, heads);
-  if constexpr (requires { o.RawKeys(layer, t); }) {
-    if (keys) o.RawKeys(layer, t);
-  }
-  return a.rope ? o.Rope(std::move(t), heads, *a.rope, rows) : std::move(t);
-}
-
 template <class T>
-struct Projected {
-  std::optional<T> q;  // [N, H*D]; absent when only keys and values are wanted
-  T k, v;              // [N, K*D]
+struct Passed {
+  std::optional<T> stream;  // [N, width]: for the layers after the range
+  std::optional<T> logits;  // [rows.logits.size(), vocab]
 };
 
+// Layers [range.first, range.last), from the tokens of `rows`, or from the stream of the layers before. With
+// the last layer: logits of rows.logits. Without any of those: nothing, and the pass ends at the last layer
+// that has memory, as soon as its memory is made. A range may not part a layer from the one whose memory it
+// reads.
 template <Ops O>
-Projected<typename O::Tensor> Project(O& o, const LayerWeights<typename O::Weight>& w,
-                                      const typename O::Tensor& h, bool kv_only) {
-  if constexpr (requires { o.Qkv(h, w.q, w.k, w.v); }) {
-    if (!kv_only) {
-      auto [q, k, v] = o.Qkv(h, w.q, w.k, w.v);
-      return {std::move(q), std::move(k), std::move(v)};
-    }
-  }
-  auto k = o.Linear(h, w.k);
-  auto v = o.Linear(h, w.v);
-  if (kv_only) return {std::nullopt, std::move(k), std::move(v)};
-  auto q = o.Linear(h, w.q);
-  return {std::move(q), std::move(k), std::move(v)};
-}
-
-// The attention block on the normed stream h [N, width]. Without a result when only keys and values are
-// wanted. One op a statement: the order of arguments is the compiler's, the order of an exported program is
-// ours.
-template <Ops O>
-std::optional<typename O::Tensor> Attention(O& o, int layer, const AttentionSpec& a,
-                                            const LayerWeights<typename O::Weight>& w,
-                                            const typename O::Tensor& h, const Rows& rows, bool kv_only) {
-  auto [q, k, v] = Project(o, w, h, kv_only);
-  k = Place(o, layer, a, a.kv_heads, std::move(k), w.k_gain, true, rows);
-  o.Append(layer, a, std::move(k), std::move(v), rows);
-  if (kv_only) return std::nullopt;
-  q = Place(o, layer, a, a.heads, *std::move(q), w.q_gain, false, rows);
-  auto y = o.Attend(layer, a, *std::move(q), rows);  // [N, H*D]
-  return o.Linear(y, w.o);
-}
-
-template <Ops O>
-typename O::Tensor Mlp(O& o, const MlpSpec& s, const LayerWeights<typename O::Weight>& w,
-                       const typename O::Tensor& h) {
-  if constexpr (requires { o.GatedMlp(h, w.gate, w.up, w.down, s.activation); }) {
-    return o.GatedMlp(h, w.gate, w.up, w.down, s.activation);
-  } else {
-    auto gate = o.Linear(h, w.gate);    // [N, hidden]
-    const auto up = o.Linear(h, w.up);  // [N, hidden]
-    gate = o.Gate(std::move(gate), up, s.activation);
-    return o.Linear(gate, w.down);
-  }
-}
-
-// Logits [rows.logits.size(), vocab], or nothing when rows.logits is empty: then the last layer stops at its
-// keys and values, which nothing after it reads.
-template <Ops O>
-std::optional<typename O::Tensor> Forward(O& o, const ModelSpec& m, const Weights<typename O::Weight>& w,
-                                          const Rows& rows) {
-  auto x = o.Embed(w.embed, m.embed_scale, rows);  // [N, width]: the residual stream
-  const int count = int(m.layers.size());
-  for (int i = 0; i < count; ++i) {
+Passed<typename O::Tensor> Forward(O& o, const ModelSpec& m, const Weights<typename O::Weight>& w,
+                                   const Rows& rows, LayerRange range,
+                                   std::optional<typename O::Tensor> stream = {}) {
+  using T = typename O::Tensor;
+  Pass<O> pass{o, rows};
+  T x = stream ? *std::move(stream) : o.Embed(w.embed, m.embed_scale, rows);  // [N, width]: the stream
+  const int stop = rows.logits.empty() ? LastMemory(m) : -1;
+  for (int i = range.first; i < range.last; ++i) {
     const LayerSpec& s = m.layers[size_t(i)];
     const auto& l = w.layers[size_t(i)];
     if constexpr (requires { o.BeginLayer(i, x); }) o.BeginLayer(i, x);
-    auto h = o.Norm(x, l.pre_attn, s.pre_attn, 1);
-    auto y = Attention(o, i, s.attn, l, h, rows, rows.logits.empty() && i + 1 == count);
-    if (!y) return std::nullopt;
-    if (s.post_attn) y = o.Norm(*y, *l.post_attn, *s.post_attn, 1);
-    x = o.Add(std::move(x), *y);
-    h = o.Norm(x, l.pre_mlp, s.pre_mlp, 1);
-    y = Mlp(o, s.mlp, l, h);
-    if (s.post_mlp) y = o.Norm(*y, *l.post_mlp, *s.post_mlp, 1);
-    x = o.Add(std::move(x), *y);
+    std::optional<T> h;  // what the mixer reads, and then the branches: the normed stream; absent: the stream
+    if (s.pre_mixer) h = o.Norm(x, l.pre_mixer, *s.pre_mixer);
+    if (!std::holds_alternative<std::monostate>(s.mixer)) {
+      auto y =
+          std::visit([&](const auto& spec,
+                         const auto& weights) { return pass.Mix(i, spec, weights, h ? *h : x, i == stop); },
+                     s.mixer, l.mixer);
+      if (!y) return {};
+      y = pass.Normed(s.post_mixer, l.post_mixer, *std::move(y));
+      if (!s.parallel) h.reset();
+      x = o.Add(std::move(x), *y, s.residual_scale);
+    }
+    std::optional<T> sum;
+    for (size_t k = 0; k < s.ffn.size(); ++k) {
+      const Branch& f = s.ffn[k];
+      if (f.pre) h = o.Norm(x, l.ffn[k].pre, *f.pre);
+      auto y = std::visit(
+          [&](const auto& spec, const auto& weights) { return pass.Feed(spec, weights, h ? *h : x); }, f.body,
+          l.ffn[k].body);
+      y = pass.Normed(f.post, l.ffn[k].post, std::move(y));
+      sum = sum ? o.Add(*std::move(sum), y, 1) : std::move(y);
+    }
+    if (sum) x = o.Add(std::move(x), pass.Normed(s.post_ffn, l.post_ffn, *std::move(sum)), s.residual_scale);
   }
-  const auto h = o.Norm(x, w.final_norm, m.final_norm, 1);
-  return o.Logits(h, w.HeadOrEmbed(), m.logit_cap, rows);
+  if (range.last < int(m.layers.size())) return {std::move(x), std::nullopt};
+  if (rows.logits.empty()) return {};
+  const T h = o.Norm(x, w.final_norm, m.final_norm);
+  return {std::nullopt, o.Logits(h, w.HeadOrEmbed(), m.logit_cap, m.logit_scale, rows)};
+}
+
+// The whole model: logits, or nothing when rows.logits is empty.
+template <Ops O>
+std::optional<typename O::Tensor> Forward(O& o, const ModelSpec& m, const Weights<typename O::Weight>& w,
+                                          const Rows& rows) {
+  return Forward(o, m, w, rows, AllLayers(m)).logits;
 }
 
 }  // namespace pd

@@ -18,6 +18,8 @@ struct Family {
   ModelSpec (*read_config)(JsonReader& config);
   // The tensor's name in a Hugging Face checkpoint.
   std::string (*tensor_name)(const WeightInfo& info);
+  // The norms whose gains a Hugging Face checkpoint holds minus one: the loader adds it. nullptr: none.
+  bool (*gain_minus_one)(const WeightInfo& gain) = nullptr;
   // What some checkpoints put in front of these names, and what stands for it in them: {"language_model.",
   // ""}.
   std::vector<std::pair<std::string, std::string>> renamed_prefixes = {};

@@ -78,14 +78,16 @@ RopeFrequencies Frequencies(const RopeSpec& rope, RopeVariant variant) {
       break;
     }
   }
+  if (rope.pairs > 0) std::fill(result.inverse.begin() + rope.pairs, result.inverse.end(), 0.0);
   return result;
 }
 
 RopeVariant FixRope(const ModelSpec& spec, int tokens) {
   RopeVariant variant;
   for (const LayerSpec& layer : spec.layers) {
-    if (!layer.attn.rope) continue;
-    const RopeScaling& s = layer.attn.rope->scaling;
+    const AttentionSpec* attention = FindAttention(layer);
+    if (!attention || !attention->rope) continue;
+    const RopeScaling& s = attention->rope->scaling;
     if (tokens <= s.original_context) continue;
     if (s.kind == Kind::kDynamic) variant.length = tokens;
     // One long variant only: its frequencies do not depend on how long.

@@ -1,5 +1,7 @@
 // Rotation frequencies: the one place that knows how each kind of RoPE scaling bends them.
 #pragma once
+#include <cmath>
+#include <span>
 #include <vector>
 
 #include "model/spec.h"
@@ -13,6 +15,19 @@ struct RopeFrequencies {
   double scale = 1;
 };
 RopeFrequencies Frequencies(const RopeSpec& rope, RopeVariant variant);
+
+// Turns one head's values to `position`, in double.
+template <class T>
+void RotateHead(std::span<T> head, const RopeFrequencies& f, int position) {
+  const size_t half = f.inverse.size();
+  for (size_t i = 0; i < half; ++i) {
+    const double angle = position * f.inverse[i];
+    const double cos = f.scale * std::cos(angle), sin = f.scale * std::sin(angle);
+    const auto a = double(head[i]), b = double(head[half + i]);
+    head[i] = T(a * cos - b * sin);
+    head[half + i] = T(b * cos + a * sin);
+  }
+}
 
 // The variant for a sequence of at most `tokens` tokens. Kinds that do not depend on length, and lengths
 // within the original context, give the default, so that their caches can be shared.

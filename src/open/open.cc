@@ -11,11 +11,13 @@
 #include "base/error.h"
 #include "coreml/device/coreml_prefill.h"
 #include "coreml/device/interpreted.h"
+#include "coreml/export/bundle.h"
 #include "cpu/cpu_device.h"
 #include "cpu/peak.h"
 #include "device/prefill_via.h"
 #include "device/warm_up.h"
 #include "mlx/mlx_device.h"
+#include "open/bundle_runtime.h"
 #include "reference/reference_ops.h"
 
 namespace pd {
@@ -65,7 +67,8 @@ class Loader {
  public:
   Loader(ModelSource& source, const OpenOptions& options) : source_(source), options_(options) {}
 
-  std::unique_ptr<DecodeDevice> Open(const Entry& entry, const std::vector<int>& cores);
+  // `prompts`: it will read prompts itself.
+  std::unique_ptr<DecodeDevice> Open(const Entry& entry, const std::vector<int>& cores, bool prompts);
   std::unique_ptr<PrefillDevice> OpenPrefill(const Entry& entry, const std::vector<int>& cores);
 
   // Cores: processors of its own; none: all that the options allow, shared with other devices.
@@ -105,9 +108,7 @@ class Loader {
     }
     options.name = "ane";
     options.physical.kind = PhysicalDevice::Kind::kNeuralEngine;
-    RuntimeOptions runtime = options_.runtime;
-    if (!runtime.note) runtime.note = options_.note;
-    const CoreMlRuntime opened(std::move(core_ml), bundle, std::move(runtime));
+    const CoreMlRuntime opened(std::move(core_ml), bundle, ToRuntimeOptions(options_.runtime, options_.note));
     return OpenCoreMlPrefill(source_, bundle, opened.Factory(), std::move(options));
   }
 
@@ -128,12 +129,12 @@ class Loader {
 
 MemoryNeed NeedOfCpu(ModelSource& model, int) {
   const CpuMemory memory = EstimateCpuMemory(model.spec, model.tensors, kCpuRows);
-  return {memory.weights, memory.activations, memory.kv_per_token};
+  return {memory.weights, memory.activations, kCpuMemory};
 }
 
 MemoryNeed NeedOfMlx(ModelSource& model, int quantise_bits) {
   const MlxMemory memory = EstimateMlxMemory(model.spec, model.tensors, MlxOptionsFor(quantise_bits));
-  MemoryNeed need{memory.weights, 0, memory.kv_per_token};
+  MemoryNeed need{memory.weights, 0, memory.memory};
   if (!memory.shared) need.own_memory = GetMlxStatus().memory_bytes;
   return need;
 }
@@ -143,8 +144,7 @@ MemoryNeed NeedOfReference(ModelSource& model, int) {
   ForEachWeight(model.spec, model.tensors, [&](const TensorView& tensor, const WeightInfo&) {
     need.weights += size_t(tensor.rows() * tensor.columns()) * sizeof(double);
   });
-  for (const LayerSpec& layer : model.spec.layers)
-    need.kv_per_token += 2 * size_t(layer.attn.kv_width()) * sizeof(double);
+  need.memory = kReferenceMemory;
   return need;
 }
 
@@ -154,8 +154,7 @@ MemoryNeed NeedOfCoreMl(ModelSource& model, int) {
   ForEachWeight(model.spec, model.tensors, [&](const TensorView& tensor, const WeightInfo& info) {
     if (IsNeeded(model.spec, info)) need.weights += size_t(tensor.rows() * tensor.columns()) * sizeof(F16);
   });
-  for (const LayerSpec& layer : model.spec.layers)
-    need.kv_per_token += 2 * size_t(layer.attn.kv_width()) * sizeof(F16);
+  need.memory = {.kv = DType::kF16};
   return need;
 }
 
@@ -179,9 +178,16 @@ const char* MissingMlx() {
   return std::string_view(MlxBackendName()) == "off" ? "built without MLX" : nullptr;
 }
 
+bool Yes() { return true; }
+bool No() { return false; }
+bool MlxOnGpu() { return !MissingMlx() && !MlxOnCpu(); }
+
 struct Entry {
   const char* name;
   const char* (*missing)();  // why this build cannot open it, or nullptr
+  bool (*useful)();          // these: as in BackendInfo
+  bool (*gpu)();
+  bool needs_bundle, quantises, divides_cores, shares_weights;
   std::unique_ptr<DecodeDevice> (Loader::*open)(const std::vector<int>& cores);  // nullptr: it only prefills
   MemoryNeed (*need)(ModelSource& model, int quantise_bits);
   MeasuredPeak (*peak)(const OpenOptions& options);
@@ -190,12 +196,19 @@ struct Entry {
   void (*leave_thread)() = nullptr;  // as in Devices
 };
 
+// clang-format off
 constexpr Entry kTable[] = {
-    {"cpu", Present, &Loader::OpenCpu, NeedOfCpu, PeakOfCpu},
-    {"reference", Present, &Loader::OpenReference, NeedOfReference, PeakOfCpu},
-    {"mlx", MissingMlx, &Loader::OpenMlx, NeedOfMlx, PeakOfMlx, nullptr, LeaveMlxThread},
-    {"coreml", Present, nullptr, NeedOfCoreMl, PeakOfCoreMl, &Loader::OpenCoreMl},
+    //                                        bundle quantises divides shares
+    {"cpu", Present, Yes, No,                 false, false,    true,   true,
+     &Loader::OpenCpu, NeedOfCpu, PeakOfCpu},
+    {"reference", Present, No, No,            false, false,    false,  true,
+     &Loader::OpenReference, NeedOfReference, PeakOfCpu},
+    {"mlx", MissingMlx, MlxOnGpu, MlxOnGpu,   false, true,     false,  true,
+     &Loader::OpenMlx, NeedOfMlx, PeakOfMlx, nullptr, LeaveMlxThread},
+    {"coreml", Present, Yes, No,              true,  false,    false,  false,
+     nullptr, NeedOfCoreMl, PeakOfCoreMl, &Loader::OpenCoreMl},
 };
+// clang-format on
 
 bool CanDecode(const Entry& entry) { return !entry.missing() && entry.open; }
 bool CanPrefill(const Entry& entry) { return !entry.missing() && (entry.open || entry.open_prefill); }
@@ -224,9 +237,11 @@ const Entry& Find(std::string_view name, bool (*can)(const Entry&)) {
 
 bool OnGpu(const DecodeDevice& device) { return device.Info().physical.kind == PhysicalDevice::Kind::kGpu; }
 
-std::unique_ptr<DecodeDevice> Loader::Open(const Entry& entry, const std::vector<int>& cores) {
+std::unique_ptr<DecodeDevice> Loader::Open(const Entry& entry, const std::vector<int>& cores, bool prompts) {
   auto device = (this->*entry.open)(cores);
-  if (OnGpu(*device)) WarmUp(*device, options_.batches, {});
+  if (!OnGpu(*device)) return device;
+  const std::array chunk = {std::min(kWarmChunk, source_.spec.max_context)};
+  WarmUp(*device, options_.batches, prompts ? std::span<const int>(chunk) : std::span<const int>());
   return device;
 }
 
@@ -251,19 +266,43 @@ std::vector<std::string> DeviceNames() { return Names(CanDecode); }
 std::vector<std::string> PrefillDeviceNames() { return Names(CanPrefill); }
 
 std::vector<std::string> UsefulDeviceNames() {
-  return Names([](const Entry& entry) {
-    const bool checks =
-        entry.open == &Loader::OpenReference || (entry.open == &Loader::OpenMlx && MlxOnCpu());
-    return CanPrefill(entry) && !checks;
-  });
+  return Names([](const Entry& entry) { return CanPrefill(entry) && entry.useful(); });
 }
+
+const std::vector<BackendInfo>& Backends() {
+  static const std::vector<BackendInfo> backends = [] {
+    std::vector<BackendInfo> all;
+    for (const Entry& entry : kTable) {
+      const char* missing = entry.missing();
+      all.push_back({.name = entry.name,
+                     .missing = missing ? missing : "",
+                     .prefills = CanPrefill(entry),
+                     .decodes = CanDecode(entry),
+                     .useful = entry.useful(),
+                     .gpu = entry.gpu(),
+                     .needs_bundle = entry.needs_bundle,
+                     .quantises = entry.quantises,
+                     .divides_cores = entry.divides_cores,
+                     .shares_weights = entry.shares_weights});
+    }
+    return all;
+  }();
+  return backends;
+}
+
+const BackendInfo* FindBackend(std::string_view name) {
+  const auto it = std::ranges::find(Backends(), name, &BackendInfo::name);
+  return it == Backends().end() ? nullptr : &*it;
+}
+
+std::string BuildVariant() { return fmt::format("mlx {}", MlxBackendName()); }
 
 void CheckDeviceName(std::string_view name) { Find(name, CanDecode); }
 void CheckPrefillDeviceName(std::string_view name) { Find(name, CanPrefill); }
 
 std::unique_ptr<DecodeDevice> OpenDevice(ModelSource& model, std::string_view name,
                                          const OpenOptions& options) {
-  return Loader(model, options).Open(Find(name, CanDecode), {});
+  return Loader(model, options).Open(Find(name, CanDecode), {}, false);
 }
 
 std::unique_ptr<PrefillDevice> OpenPrefillDevice(ModelSource& model, std::string_view name,
@@ -278,15 +317,14 @@ Devices OpenDevices(ModelSource& model, std::span<const std::string> prefill, st
   for (const std::string& name : prefill) entries.push_back(&Find(name, CanPrefill));
   const CoreSplit cores = DivideCores(options);
   OpenOptions own = options;
-  const bool gpu_decodes = decode_entry.open == &Loader::OpenMlx && !MlxOnCpu();
-  if (gpu_decodes && own.threads == 0) own.threads = std::max(1, AllThreads(options) - kSubmitters);
+  if (decode_entry.gpu() && own.threads == 0) own.threads = std::max(1, AllThreads(options) - kSubmitters);
   Loader loader(model, own);
   Devices devices;
   for (const Entry* entry : entries) {
     devices.prefill.push_back(loader.OpenPrefill(*entry, cores.prefill));
     if (entry->leave_thread) devices.leave_thread = entry->leave_thread;
   }
-  devices.decode = loader.Open(decode_entry, cores.decode);
+  devices.decode = loader.Open(decode_entry, cores.decode, entries.empty());
   if (decode_entry.leave_thread) devices.leave_thread = decode_entry.leave_thread;
   return devices;
 }
@@ -301,7 +339,9 @@ MeasuredPeak MeasurePeak(std::string_view device, const OpenOptions& options) {
   return Find(device, CanPrefill).peak(options);
 }
 
-int TryCoreMlFunction(const std::filesystem::path& compiled, const std::string& function) {
+bool IsBundle(const std::filesystem::path& folder) { return std::filesystem::exists(folder / kBundleFile); }
+
+int TryBundleFunction(const std::filesystem::path& compiled, const std::string& function) {
   const std::unique_ptr<CoreMl> core_ml = SystemCoreMl();
   if (!core_ml) throw Fail(ErrorKind::kUnsupported, "there is no Core ML on this system");
   return TrialExitCode(TryFunction(*core_ml, compiled, function));
@@ -338,12 +378,15 @@ void CheckMemory(ModelSource& model, std::span<const std::string> devices, int t
     const auto uses = size_t(std::ranges::count(devices, devices[i]));
     if (need.own_memory) {
       if (first)
-        check({need.weights, uses * need.kv_per_token * size_t(tokens), need.activations, {devices[i]}},
+        check({need.weights,
+               uses * MemoryBytes(model.spec, need.memory, tokens),
+               need.activations,
+               {devices[i]}},
               *need.own_memory);
       continue;
     }
-    if (first) shared.weights += need.weights;
-    shared.kv += need.kv_per_token * size_t(tokens);
+    if (first || !FindBackend(devices[i])->shares_weights) shared.weights += need.weights;
+    shared.kv += MemoryBytes(model.spec, need.memory, tokens);
     shared.activations += need.activations;
     shared.devices.push_back(devices[i]);
   }

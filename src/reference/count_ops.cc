@@ -7,6 +7,7 @@ namespace pd {
 
 Cost CostOf(const ModelSpec& spec, int first, int count, int logits) {
   Weights<Shape> shapes;
+  MakeRoom(spec, shapes);
   ForEachWeight(spec, shapes, [](Shape& shape, const WeightInfo& info) { shape = info.shape; });
   const std::vector<TokenId> ids(size_t(count), 0);
   std::vector<int32_t> pos(size_t(count), 0), wanted(size_t(logits), 0);

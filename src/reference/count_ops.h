@@ -22,9 +22,13 @@ class CountOps {
     weight_values += double(rows.count()) * double(table[1]);
     return {rows.count(), table[1]};
   }
-  Tensor Norm(const Tensor& x, const Weight& gain, const NormSpec&, int) {
-    weight_values += double(gain[0]);
+  Tensor Norm(const Tensor& x, const NormWeights<Weight>& w, const NormSpec&) {
+    for (const auto* vector : {&w.gain, &w.bias})
+      if (*vector) weight_values += double((**vector)[0]);
     return x;
+  }
+  Tensor NormHeads(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& spec, int) {
+    return Norm(x, w, spec);
   }
   Tensor Linear(const Tensor& x, const LinearWeights<Weight>& w) {
     if (w.bias) weight_values += double((*w.bias)[0]);
@@ -34,15 +38,15 @@ class CountOps {
   void Append(int, const AttentionSpec&, Tensor, Tensor, const Rows&) {}
   Tensor Attend(int, const AttentionSpec& a, Tensor q, const Rows& rows) {
     for (int p : rows.pos) {
-      const int keys = a.window ? std::min(p + 1, *a.window) : p + 1;
+      const int keys = a.window ? std::min(p + 1, a.window->size) : p + 1;
       flops += 4.0 * a.q_width() * keys;  // q.k and p.v, a multiplication and an addition each
       kv_values += 2.0 * a.kv_width() * keys;
     }
     return q;
   }
-  Tensor Gate(Tensor x, const Tensor&, Activation) { return x; }
-  Tensor Add(Tensor x, const Tensor&) { return x; }
-  Tensor Logits(const Tensor&, const Weight& head, std::optional<float>, const Rows& rows) {
+  Tensor Gate(Tensor x, const Tensor*, const GateSpec&) { return x; }
+  Tensor Add(Tensor x, const Tensor&, float) { return x; }
+  Tensor Logits(const Tensor&, const Weight& head, std::optional<float>, float, const Rows& rows) {
     return Product(int64_t(rows.logits.size()), head);
   }
 

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 #include <numeric>
 
 #include "model/rope.h"
+#include "model/support.h"
 
 namespace pd {
 namespace {
@@ -18,6 +20,14 @@ double Act(Activation activation, double x) {
       return x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
     case Activation::kGeluTanh:
       return x / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x)));
+    case Activation::kRelu2:
+      return x > 0 ? x * x : 0;
+    case Activation::kSigmoid:
+      return 1 / (1 + std::exp(-x));
+    case Activation::kTanh:
+      return std::tanh(x);
+    case Activation::kIdentity:
+      break;
   }
   return x;
 }
@@ -36,22 +46,34 @@ double SoftCap(std::optional<float> cap, double x) { return cap ? *cap * std::ta
 
 // Turns each of the heads in `row` to `position`.
 void Rotate(double* row, int heads, int head_dim, const RopeFrequencies& f, int position) {
-  const size_t half = f.inverse.size();
-  for (int h = 0; h < heads; ++h) {
-    for (size_t i = 0; i < half; ++i) {
-      double *p = row + ptrdiff_t(h) * head_dim + i, a = p[0], b = p[half];
-      const double angle = position * f.inverse[i];
-      const double cos = f.scale * std::cos(angle), sin = f.scale * std::sin(angle);
-      p[0] = a * cos - b * sin;
-      p[half] = b * cos + a * sin;
-    }
+  for (int h = 0; h < heads; ++h)
+    RotateHead(std::span(row + ptrdiff_t(h) * head_dim, size_t(head_dim)), f, position);
+}
+
+// Everything that Forward has a body for.
+const Support& Supported() {
+  static const Support support = {Feature::kLayerNorm, Feature::kNormNoGain, Feature::kUngatedMlp,
+                                  Feature::kMoreGates, Feature::kScoreCap};
+  return support;
+}
+
+void NormPart(double* part, size_t size, const NormWeights<std::vector<double>>& w, const NormSpec& spec) {
+  if (spec.mean) {
+    const double mean = std::accumulate(part, part + size, 0.0) / double(size);
+    for (size_t i = 0; i < size; ++i) part[i] -= mean;
   }
+  const double mean_square = std::inner_product(part, part + size, part, 0.0) / double(size);
+  const double factor = 1 / std::sqrt(mean_square + spec.eps);
+  for (size_t i = 0; i < size; ++i)
+    part[i] = part[i] * (factor * (w.gain ? (*w.gain)[i] : 1)) + (w.bias ? (*w.bias)[i] : 0);
 }
 
 }  // namespace
 
-std::shared_ptr<const ReferenceModel> LoadReferenceModel(const ModelSpec& spec, Weights<TensorView>& tensors,
+std::shared_ptr<const ReferenceModel> LoadReferenceModel(const ModelSpec& spec,
+                                                         const Weights<TensorView>& tensors,
                                                          std::optional<uint64_t> digest) {
+  CheckSupport(spec, "reference", Supported());
   auto model = std::make_shared<ReferenceModel>();
   model->spec = spec;
   model->weights =
@@ -59,7 +81,7 @@ std::shared_ptr<const ReferenceModel> LoadReferenceModel(const ModelSpec& spec, 
         const std::vector<float> all = t.ReadAll();
         return ReferenceOps::Weight(all.begin(), all.end());
       });
-  model->id = {SpecDigest(spec), digest ? *digest : WeightsDigest(spec, tensors), {}};
+  model->id = {SpecDigest(spec), digest ? *digest : WeightsDigest(spec, tensors), ComputedBy("reference")};
   return model;
 }
 
@@ -71,15 +93,15 @@ ReferenceOps::Tensor ReferenceOps::Embed(const Weight& table, float scale, const
   return x;
 }
 
-ReferenceOps::Tensor ReferenceOps::Norm(const Tensor& x, const Weight& gain, const NormSpec& spec,
-                                        int groups) {
+ReferenceOps::Tensor ReferenceOps::Norm(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& spec) {
+  return NormHeads(x, w, spec, 1);
+}
+
+ReferenceOps::Tensor ReferenceOps::NormHeads(const Tensor& x, const NormWeights<Weight>& w,
+                                             const NormSpec& spec, int heads) {
   Tensor y = x;
-  const int size = x.channels / groups;
-  for (double *part = y.values.data(), *end = part + y.values.size(); part != end; part += size) {
-    const double mean_square = std::inner_product(part, part + size, part, 0.0) / size;
-    const double factor = 1 / std::sqrt(mean_square + spec.eps);
-    for (int i = 0; i < size; ++i) part[i] *= factor * (gain[size_t(i)] + (spec.plus_one ? 1 : 0));
-  }
+  const auto size = size_t(x.channels / heads);
+  for (size_t at = 0; at < y.values.size(); at += size) NormPart(&y.values[at], size, w, spec);
   return y;
 }
 
@@ -120,7 +142,7 @@ ReferenceOps::Tensor ReferenceOps::Attend(int layer, const AttentionSpec& a, Ten
   const int d = a.head_dim;
   for (int r = 0; r < q.rows; ++r) {
     const Layer& kv = slots_.at(rows.slot[size_t(r)]).layers[size_t(layer)];
-    const int last = rows.pos[size_t(r)], first = a.window ? std::max(0, last - *a.window + 1) : 0;
+    const int last = rows.pos[size_t(r)], first = a.window ? std::max(0, last - a.window->size + 1) : 0;
     for (int h = 0; h < a.heads; ++h) {
       const size_t head = size_t(h / (a.heads / a.kv_heads)) * size_t(d);
       const double* query = q.Row(r) + ptrdiff_t(h) * d;
@@ -142,22 +164,35 @@ ReferenceOps::Tensor ReferenceOps::Attend(int layer, const AttentionSpec& a, Ten
   return y;
 }
 
-ReferenceOps::Tensor ReferenceOps::Gate(Tensor x, const Tensor& up, Activation activation) {
-  for (size_t i = 0; i < x.values.size(); ++i) x.values[i] = Act(activation, x.values[i]) * up.values[i];
+ReferenceOps::Tensor ReferenceOps::Gate(Tensor x, const Tensor* up, const GateSpec& spec) {
+  const double limit = spec.limit ? double(*spec.limit) : std::numeric_limits<double>::infinity();
+  for (int r = 0; spec.cutoff && r < x.rows; ++r) {
+    double *row = x.Row(r), mean = 0, square = 0;
+    for (int i = 0; i < x.channels; ++i) mean += row[i] / x.channels;
+    for (int i = 0; i < x.channels; ++i) square += (row[i] - mean) * (row[i] - mean) / x.channels;
+    const double least = mean + *spec.cutoff * std::sqrt(square);
+    for (int i = 0; i < x.channels; ++i) row[i] = std::max(0.0, row[i] - least);
+  }
+  for (size_t i = 0; i < x.values.size(); ++i) {
+    const double v = std::min(x.values[i], limit);
+    // silu with a gain: v * sigmoid(gain * v)
+    const double act = spec.sigmoid_gain == 1 ? Act(spec.act, v) : v / (1 + std::exp(-spec.sigmoid_gain * v));
+    x.values[i] = act * (up ? std::clamp(up->values[i], -limit, limit) + spec.up_offset : 1);
+  }
   return x;
 }
 
-ReferenceOps::Tensor ReferenceOps::Add(Tensor x, const Tensor& y) {
-  for (size_t i = 0; i < x.values.size(); ++i) x.values[i] += y.values[i];
+ReferenceOps::Tensor ReferenceOps::Add(Tensor x, const Tensor& y, float scale) {
+  for (size_t i = 0; i < x.values.size(); ++i) x.values[i] += scale * y.values[i];
   return x;
 }
 
 ReferenceOps::Tensor ReferenceOps::Logits(const Tensor& x, const Weight& head, std::optional<float> cap,
-                                          const Rows& rows) {
+                                          float scale, const Rows& rows) {
   Tensor chosen{int(rows.logits.size()), x.channels, {}};
   for (int r : rows.logits) chosen.values.insert(chosen.values.end(), x.Row(r), x.Row(r) + x.channels);
   Tensor y = Linear(chosen, {head, {}});
-  for (double& e : y.values) e = SoftCap(cap, e);
+  for (double& e : y.values) e = SoftCap(cap, scale * e);
   return y;
 }
 
@@ -169,7 +204,7 @@ SlotId ReferenceOps::OpenSlot(int, const Variant& variant) {
 void ReferenceOps::TruncateSlot(SlotId slot, int count) {
   for (size_t i = 0; i < Spec().layers.size(); ++i) {
     Layer& kv = slots_.at(slot).layers[i];
-    kv.keys.resize(size_t(count) * size_t(Spec().layers[i].attn.kv_width()));
+    kv.keys.resize(size_t(count) * size_t(AttentionOf(Spec().layers[i]).kv_width()));
     kv.values.resize(kv.keys.size());
   }
 }
@@ -177,11 +212,11 @@ void ReferenceOps::TruncateSlot(SlotId slot, int count) {
 void ReferenceOps::ImportRows(SlotId slot, const KvSegment& segment) {
   Slot& s = slots_.at(slot);
   for (size_t i = 0; i < segment.layers.size(); ++i) {
-    const AttentionSpec& a = Spec().layers[i].attn;
-    const KvLayerView& view = segment.layers[i];
+    const AttentionSpec& a = AttentionOf(Spec().layers[i]);
+    const KvLayerView& view = segment.kv(i);
     std::vector<float> head(size_t(a.head_dim));
     const RopeFrequencies frequencies = a.rope ? Frequencies(*a.rope, s.variant.rope) : RopeFrequencies();
-    for (int t = view.first; t < view.first + view.count; ++t) {
+    for (int t = 0; t < segment.count; ++t) {
       for (int h = 0; h < a.kv_heads; ++h) {
         ReadHead(view, view.k, h, t, head);
         s.layers[i].keys.insert(s.layers[i].keys.end(), head.begin(), head.end());
@@ -190,19 +225,19 @@ void ReferenceOps::ImportRows(SlotId slot, const KvSegment& segment) {
       }
       if (segment.key_form == KeyForm::kRaw && a.rope)
         Rotate(s.layers[i].keys.data() + s.layers[i].keys.size() - a.kv_width(), a.kv_heads, a.head_dim,
-               frequencies, t);
+               frequencies, segment.first + t);
     }
   }
 }
 
 KvSegment ReferenceOps::ExportRows(SlotId slot, int first, int count) {
-  KvSegment segment;
+  KvSegment segment{.first = first, .count = count};
   auto memory = std::make_shared<std::vector<std::vector<float>>>();
   for (size_t i = 0; i < Spec().layers.size(); ++i) {
-    const AttentionSpec& a = Spec().layers[i].attn;
+    const AttentionSpec& a = AttentionOf(Spec().layers[i]);
     const size_t width = size_t(a.kv_width()), from = size_t(first) * width,
                  to = from + size_t(count) * width;
-    KvLayerView view{first, count, nullptr, nullptr, DType::kF32, a.head_dim, a.kv_width(), 1};
+    KvLayerView view{nullptr, nullptr, DType::kF32, a.head_dim, a.kv_width(), 1};
     for (const std::vector<double>* all :
          {&slots_.at(slot).layers[i].keys, &slots_.at(slot).layers[i].values}) {
       memory->emplace_back(all->begin() + ptrdiff_t(from), all->begin() + ptrdiff_t(to));
@@ -222,9 +257,8 @@ const std::vector<float>& ReferenceOps::ReadLogits(const Tensor& logits) {
 
 std::unique_ptr<DecodeDevice> OpenReferenceDevice(std::shared_ptr<const ReferenceModel> model) {
   DeviceInfo info{"reference", {}, 4096};
-  for (const LayerSpec& layer : model->spec.layers)
-    info.kv_bytes_per_token += 16 * size_t(layer.attn.kv_width());
-  ForEachWeight(model->spec, const_cast<Weights<std::vector<double>>&>(model->weights),
+  info.memory = kReferenceMemory;
+  ForEachWeight(model->spec, model->weights,
                 [&](const std::vector<double>& w, const WeightInfo&) { info.weight_bytes += 8 * w.size(); });
   return std::make_unique<LocalDevice<ReferenceOps>>(ReferenceOps(std::move(model)), std::move(info));
 }

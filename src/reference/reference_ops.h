@@ -16,10 +16,13 @@ struct ReferenceModel {
   KvIdentity id;
 };
 // Dequantises every tensor to double. `digest`: WeightsDigest, of who has it; else it is computed.
-std::shared_ptr<const ReferenceModel> LoadReferenceModel(const ModelSpec& spec, Weights<TensorView>& tensors,
+std::shared_ptr<const ReferenceModel> LoadReferenceModel(const ModelSpec& spec,
+                                                         const Weights<TensorView>& tensors,
                                                          std::optional<uint64_t> digest = {});
 
-// A Backend (device/local_device.h). Owned by one thread.
+inline constexpr MemoryFormat kReferenceMemory{.kv = DType::kF64};
+
+// A Backend (device/local_device.h). Not thread-safe.
 class ReferenceOps {
  public:
   using Weight = std::vector<double>;  // row-major
@@ -33,14 +36,15 @@ class ReferenceOps {
   explicit ReferenceOps(std::shared_ptr<const ReferenceModel> model) : model_(std::move(model)) {}
 
   Tensor Embed(const Weight& table, float scale, const Rows& rows);
-  Tensor Norm(const Tensor& x, const Weight& gain, const NormSpec& spec, int groups);
+  Tensor Norm(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& spec);
+  Tensor NormHeads(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& spec, int heads);
   Tensor Linear(const Tensor& x, const LinearWeights<Weight>& w);
   Tensor Rope(Tensor x, int heads, const RopeSpec& spec, const Rows& rows);
   void Append(int layer, const AttentionSpec& a, Tensor k, Tensor v, const Rows& rows);
   Tensor Attend(int layer, const AttentionSpec& a, Tensor q, const Rows& rows);
-  Tensor Gate(Tensor x, const Tensor& up, Activation activation);
-  Tensor Add(Tensor x, const Tensor& y);
-  Tensor Logits(const Tensor& x, const Weight& head, std::optional<float> cap, const Rows& rows);
+  Tensor Gate(Tensor x, const Tensor* up, const GateSpec& spec);
+  Tensor Add(Tensor x, const Tensor& y, float scale);
+  Tensor Logits(const Tensor& x, const Weight& head, std::optional<float> cap, float scale, const Rows& rows);
 
   const ModelSpec& Spec() const { return model_->spec; }
   const Weights<Weight>& ModelWeights() const { return model_->weights; }

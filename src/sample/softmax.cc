@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "base/error.h"
+#include "base/exp.h"
 
 namespace pd {
 namespace {
@@ -19,23 +20,21 @@ inline float OrZero(bool keep, float value) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & (0u - uint32_t(keep)));
 }
 
-// n = round(x / ln 2) by adding 1.5 * 2^23, the rest in two parts of ln 2 (Cody and Waite), Taylor to the
-// seventh power: |rest| <= 0.35 leaves an error of 5e-9. Nonsense below -87, and then not used.
+// Of x <= 0, in plain operations that a compiler turns into vectors: rounding by adding 1.5 * 2^23. Nonsense
+// below kExpLow, and then not used.
 inline float Exp(float x) {
   constexpr float kRound = 12582912.f;
-  const float shifted = x * 1.44269504f + kRound;
+  const float shifted = x * kLog2e + kRound;
   const float n = shifted - kRound;
-  const float r = (x - n * 0.693359375f) - n * -2.12194440e-4f;
-  float p = 1.f / 5040;
-  p = p * r + 1.f / 720;
-  p = p * r + 1.f / 120;
-  p = p * r + 1.f / 24;
-  p = p * r + 1.f / 6;
-  p = p * r + 0.5f;
+  const float r = (x - n * kLn2High) - n * kLn2Low;
+  float p = kExp6 * r + kExp5;
+  p = p * r + kExp4;
+  p = p * r + kExp3;
+  p = p * r + kExp2;
   p = p * r + 1.f;
   p = p * r + 1.f;
   const uint32_t exponent = std::bit_cast<uint32_t>(shifted) - std::bit_cast<uint32_t>(kRound) + 127;
-  return OrZero(x >= -87.f, p * std::bit_cast<float>(exponent << 23));
+  return OrZero(x >= kExpLow, p * std::bit_cast<float>(exponent << 23));
 }
 
 // Orders floats as integers, which reduce in vectors without a special case: negative NaN, -infinity, ...,
@@ -59,8 +58,6 @@ float SumBlock(std::span<const float> weights) {
 }
 
 }  // namespace
-
-float ExpOfNonPositive(float x) { return Exp(x); }
 
 float LargestLogit(std::span<const float> logits) {
   constexpr float kInfinity = std::numeric_limits<float>::infinity();

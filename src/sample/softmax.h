@@ -5,13 +5,11 @@
 
 namespace pd {
 
-// e^x for x <= 0, within 2e-7 of the value; exactly 1 at 0, exactly 0 below -87 and at -infinity.
-float ExpOfNonPositive(float x);
-
 // The largest value. Throws kDevice for NaN, +infinity, or when every value is -infinity.
 float LargestLogit(std::span<const float> logits);
 
-// weights[i] = e^((logits[i] - largest) / temperature), or 0 where that is below `least`.
+// weights[i] = e^((logits[i] - largest) / temperature) within 2e-7 of its value, or 0 where that is below
+// `least`. Exactly 1 for the largest; exactly 0 where the exponent is below -87 or the logit is -infinity.
 void RelativeWeights(std::span<const float> logits, float largest, float temperature, float least,
                      std::span<float> weights);
 

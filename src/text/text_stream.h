@@ -21,9 +21,9 @@ struct TextStreamOptions {
 
 // Each delta is whole characters. Text that may be the beginning of a stop string is held back until it is
 // decided. A delta is often empty: the caller must not pass an empty one on, since some clients take it for
-// the end. Bytes that are no UTF-8 become U+FFFD, once for each piece that could have begun a character (of a
-// run of byte tokens with an invalid byte in it, Hugging Face's decode makes every byte one). Time is linear
-// in tokens and text. One thread's.
+// the end. Bytes that are not UTF-8 become U+FFFD, once for each piece that could have begun a character (of
+// a run of byte tokens with an invalid byte in it, Hugging Face's decode makes every byte one). Time is
+// linear in tokens and text. One thread's.
 class TextStream {
  public:
   explicit TextStream(std::shared_ptr<const Tokenizer> tokenizer, TextStreamOptions options = {});

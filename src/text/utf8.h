@@ -6,7 +6,7 @@
 
 namespace pd {
 
-// One code point's bytes; U+FFFD for a number that is none.
+// One code point's bytes; U+FFFD for an invalid code point.
 std::string Utf8(uint32_t code_point);
 
 // Puts characters together from bytes in any portions. What cannot become a character is U+FFFD, once for

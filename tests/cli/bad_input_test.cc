@@ -61,7 +61,8 @@ TEST(BadInput, Combinations) {
   EXPECT_EQ(RunError(2, {"--logprobs", "3"}), "--logprobs: log-probabilities are printed with --json only");
   EXPECT_EQ(RunError(2, {"--stop", ""}), "--stop: an empty string would stop every text at once");
   EXPECT_TRUE(Contains(RunError(2, {"--top-k", "1", "--top-k", "2"}), "--top-k"));
-  EXPECT_EQ(RunError(2, {"--quantize", "q5"}), "--quantize: 'q5' is none of none|q4|q8");
+  EXPECT_EQ(RunError(2, {"--quantize", "q5"}),
+            "--quantize: q5 not in {none,q4,q8}; see 'pd-engine run --help'");
   EXPECT_EQ(RunError(2, {"--quantize", "q4"}), "--quantize: only mlx quantises at load; add --decode mlx");
   // One request has nothing to reuse, unless it was kept on the disk.
   for (const char* flag : {"--prefix-cache-mb", "--prefix-cache-dir-mb"})
@@ -246,7 +247,7 @@ TEST(BadInput, Logits) {
   const auto error = [](int code, const std::string& ids, const std::string& output = "/dev/null") {
     return ErrorOf(code, {"logits", "-m", kTiny, "-i", ids, "-o", output});
   };
-  EXPECT_EQ(error(2, "1,2,320"), "--ids: 320 is no token of this model, whose vocabulary has 320");
+  EXPECT_EQ(error(2, "1,2,320"), "--ids: invalid token id 320: this model has 0 to 319");
   EXPECT_EQ(error(2, " , "), "--ids: no token ids; give at least one, as in 1,2,3");
   EXPECT_EQ(error(2, "1,99999999999"), "--ids: '99999999999' is not a whole number from 0 to 2147483647");
   EXPECT_TRUE(Contains(error(3, "1,-2"), "1,-2"));  // no list, so a file's name

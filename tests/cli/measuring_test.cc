@@ -85,7 +85,8 @@ TEST_F(MeasuringTest, BenchErrors) {
   EXPECT_TRUE(Contains(ErrorOf(3, {"bench", "-m", "absent.gguf"}), "absent.gguf"));
   EXPECT_TRUE(Contains(ErrorOf(3, {"bench", "-m", kTiny, "--device", "coreml"}), "pd-engine export"));
   EXPECT_TRUE(Contains(ErrorOf(2, {"bench", "--device", "cpu", "--quantize", "q4"}), "--quantize: only mlx"));
-  EXPECT_TRUE(Contains(ErrorOf(2, {"bench", "--device", "cpu", "--ane", "x"}), "--ane: only device coreml"));
+  EXPECT_TRUE(
+      Contains(ErrorOf(2, {"bench", "--device", "cpu", "--ane", "x"}), "--bundle: only device coreml"));
   EXPECT_TRUE(Contains(ErrorOf(2, {"bench", "-m", kTiny, "overlap"}),
                        "--model: 'bench overlap' has flags of its own"));
 }

@@ -92,29 +92,30 @@ std::vector<float> ThroughFile(const std::vector<float>& values, int64_t out, in
                                DType type = DType::kF32, const Importance& importance = {}) {
   const test::TempFolder folder;
   ModelSpec spec = test::MixedSpec();
-  const WeightInfo info{"layers.0.k", "k", {out, in}, Role::kLinear, 0};
+  const WeightInfo info{.part = Part::kK, .layer = 0, .shape = {out, in}, .role = Role::kLinear};
   std::vector<std::byte> stored(values.size() * size_t(Info(type).block_bytes));
   StoreRow(type, values, stored.data());
   const TensorView tensor{"k", type, {out, in}, stored, nullptr};
   BlobLayout layout;
   const mil::EncodedWeight planned = PlanWeight(spec, info, format, layout);
   BlobWriter writer(folder / "weight.bin");
-  WeightEncoder(writer, importance).Write(planned, tensor, {});
+  WeightEncoder(writer, importance).Write(planned, tensor, 1);
   writer.Finish();
   EXPECT_EQ(std::filesystem::file_size(folder / "weight.bin"), layout.size());
   const BlobFile file(folder / "weight.bin");
   Weights<mil::EncodedWeight> encoded;
   Weights<TensorView> tensors;
+  MakeRoom(spec, encoded);
   ForEachWeight(spec, encoded, [&](mil::EncodedWeight& w, const WeightInfo& i) {
-    w = i.name == info.name ? planned : mil::EncodedWeight{i, {}};
+    w = i.Name() == info.Name() ? planned : mil::EncodedWeight{i, {}};
   });
-  ForEachWeight(spec, tensors, [](TensorView&, const WeightInfo&) {});
-  Weights<StreamedWeight> streamed =
+  MakeRoom(spec, tensors);
+  const Weights<StreamedWeight> streamed =
       StreamEncoded(spec, tensors, {1, std::vector<mil::LayerScales>(spec.layers.size())}, encoded,
                     std::vector<const BlobFile*>(spec.layers.size(), &file));
   std::vector<float> result(values.size());
   for (int64_t r = 0; r < out; ++r)
-    streamed.layers[0].k.weight.read(r, std::span(result).subspan(size_t(r * in), size_t(in)));
+    AttentionOf(streamed.layers[0]).k->weight.read(r, std::span(result).subspan(size_t(r * in), size_t(in)));
   return result;
 }
 

@@ -63,10 +63,10 @@ TEST(Export, ShapesCoverTheContextAndNoMore) {
   options.histories = {0};
   EXPECT_EQ(shapes(8192, options), "0+32 0+64 ");
   options.chunks = {33};
-  ExpectHas(What([&] { shapes(8192, options); }), "bad_request: --chunks: 33 is not a multiple of 32");
+  ExpectHas(What([&] { shapes(8192, options); }), "bad_request: chunks: 33 is not a multiple of 32");
   options.chunks = {32};
   options.histories = {-32};
-  ExpectHas(What([&] { shapes(8192, options); }), "--history: -32");
+  ExpectHas(What([&] { shapes(8192, options); }), "bad_request: history: -32");
 }
 
 TEST(Export, ShardsKeepTheLimitAndAreEven) {
@@ -126,9 +126,9 @@ TEST_F(ExportedBundle, SameModelGivesSameBytes) {
 TEST_F(ExportedBundle, BytesAreThoseOfTheRules) {
   model_ = OpenModel(PD_TEST_DATA "/models/llama-base");
   EXPECT_EQ(kRulesVersion, 1);
-  for (const auto& [format, digest] : {std::pair{WeightFormat::kFp16, "ef5938e87142c7fa"},
-                                       std::pair{WeightFormat::kInt8, "3c4627553331cfbe"},
-                                       std::pair{WeightFormat::kLut4, "6d863f0433ae0aac"}}) {
+  for (const auto& [format, digest] : {std::pair{WeightFormat::kFp16, "53a31d293567b671"},
+                                       std::pair{WeightFormat::kInt8, "a55804d107286f2f"},
+                                       std::pair{WeightFormat::kLut4, "7e9ff2e67085ef3c"}}) {
     options_.weights = format;
     Export(folder_ / "a");
     EXPECT_EQ(fmt::format("{:016x}", Digest(ReadTextFile(folder_ / "a" / kBundleFile))), digest)
@@ -179,7 +179,7 @@ TEST_F(ExportedBundle, OlderWritersAreRefused) {
   Export(folder_ / "a");
   const fs::path file = folder_ / "a" / "bundle.json";
   const std::string good = ReadTextFile(file);
-  for (const char* key : {"\"format\": 1", "\"rules\": 1"}) {
+  for (const char* key : {"\"format\": 2", "\"rules\": 1"}) {
     std::string text = good;
     text.replace(text.find(key), std::string(key).size(),
                  std::string(key, std::string(key).size() - 1) + "0");
@@ -249,10 +249,11 @@ TEST_F(ExportedBundle, LargeStreamsAreScaledAndHugeOnesRefused) {
 TEST_F(ExportedBundle, RefusesKeysBeyondHalves) {
   ModelSpec spec = test::MixedSpec();
   test::TinyModel tiny = test::RandomModel(spec);
-  auto values = std::make_shared<std::vector<float>>(tiny.tensors.layers[0].v.bias->ReadAll());
+  std::optional<TensorView>& bias = AttentionOf(tiny.tensors.layers[0]).v->bias;
+  auto values = std::make_shared<std::vector<float>>(bias->ReadAll());
   values->front() = 60000;
-  tiny.tensors.layers[0].v.bias->bytes = std::as_bytes(std::span(*values));
-  tiny.tensors.layers[0].v.bias->owner = values;
+  bias->bytes = std::as_bytes(std::span(*values));
+  bias->owner = values;
   ModelSource model = test::SourceOf(std::move(tiny));
   options_.sample = test::SomeTokens(8, spec.vocab);
   ExpectHas(What([&] { ExportBundle(model, folder_ / "a", options_, [](const ExportProgress&) {}); }),
@@ -262,6 +263,16 @@ TEST_F(ExportedBundle, RefusesKeysBeyondHalves) {
   options_.sample.clear();
   ExpectHas(What([&] { ExportBundle(model, folder_ / "a", options_, [](const ExportProgress&) {}); }),
             "which fp16 cannot");
+}
+
+// Keys that are normed once rotated: an importer that rotates raw keys would leave the norm out.
+TEST_F(ExportedBundle, RefusesRawKeysThatHaveNoRawForm) {
+  model_ = test::RandomSource(test::OtherKindsSpec());
+  options_.lowering.keys = KeyForm::kRaw;
+  ExpectHas(What([&] { Export(folder_ / "a"); }), "unsupported: raw keys");
+  EXPECT_FALSE(fs::exists(folder_ / "a"));
+  options_.lowering.keys = KeyForm::kRotated;
+  Export(folder_ / "a");
 }
 
 TEST_F(ExportedBundle, QualityFollowsTheFormat) {

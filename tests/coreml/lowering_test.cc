@@ -22,6 +22,7 @@ Lowered Lower(ModelSpec spec, const LoweringOptions& options, const PrefillShape
               const std::vector<int>& shard_begins = {0}) {
   Weights<EncodedWeight> encoded;
   BlobLayout layout;
+  MakeRoom(spec, encoded);
   ForEachWeight(spec, encoded, [&](EncodedWeight& w, const WeightInfo& info) {
     w = IsNeeded(spec, info) ? PlanWeight(spec, info, WeightFormat::kFp16, layout) : EncodedWeight{info, {}};
   });
@@ -104,7 +105,7 @@ TEST(Lowering, RawKeysAreNotRotated) {
 TEST(Lowering, LongScoresAreTiled) {
   ModelSpec spec = test::MixedSpec();
   spec.layers.resize(2);
-  spec.layers[0].attn.heads = 32, spec.layers[0].attn.kv_heads = 4;
+  AttentionOf(spec.layers[0]).heads = 32, AttentionOf(spec.layers[0]).kv_heads = 4;
   const Function f = Lower(spec, {}, {512, 4096}).functions.at(0);  // 8 heads x 512 x 4608 x 2 bytes a group
   EXPECT_EQ(Count(f, "softmax"), 4 * 4);
   for (const Operation& op : f.body.operations) {

@@ -43,13 +43,13 @@ struct LayerKv {
 std::vector<LayerKv> Collect(const ModelSpec& spec, const KvSegment& segment) {
   std::vector<LayerKv> result(spec.layers.size());
   for (size_t l = 0; l < spec.layers.size(); ++l) {
-    const AttentionSpec& a = spec.layers[l].attn;
+    const AttentionSpec& a = AttentionOf(spec.layers[l]);
     std::vector<float> head(size_t(a.head_dim));
-    for (int t = segment.first(); t < segment.first() + segment.count(); ++t)
+    for (int t = segment.first; t < segment.first + segment.count; ++t)
       for (int h = 0; h < a.kv_heads; ++h) {
-        ReadHead(segment.layers[l], segment.layers[l].k, h, t, head);
+        ReadHead(segment.kv(l), segment.kv(l).k, h, t - segment.first, head);
         if (segment.key_form == KeyForm::kRaw && a.rope) {
-          const RopeFrequencies f = Frequencies(*a.rope, segment.id.rope);
+          const RopeFrequencies f = Frequencies(*a.rope, segment.id.variant.rope);
           for (size_t i = 0; i < f.inverse.size(); ++i) {
             const double angle = t * f.inverse[i];
             const double x = double(head[i]), y = double(head[i + f.inverse.size()]);
@@ -58,7 +58,7 @@ std::vector<LayerKv> Collect(const ModelSpec& spec, const KvSegment& segment) {
           }
         }
         result[l].keys.insert(result[l].keys.end(), head.begin(), head.end());
-        ReadHead(segment.layers[l], segment.layers[l].v, h, t, head);
+        ReadHead(segment.kv(l), segment.kv(l).v, h, t - segment.first, head);
         result[l].values.insert(result[l].values.end(), head.begin(), head.end());
       }
   }
@@ -74,8 +74,8 @@ std::vector<LayerKv> Prefill(PrefillDevice& device, const ModelSpec& spec, std::
   for (int at = 0; at < int(prompt.size()); at += chunk) {
     const int n = std::min(chunk, int(prompt.size()) - at);
     const KvSegment segment = session->Run(prompt.subspan(size_t(at), size_t(n)), at);
-    EXPECT_EQ(segment.first(), at);
-    EXPECT_EQ(segment.count(), n);
+    EXPECT_EQ(segment.first, at);
+    EXPECT_EQ(segment.count, n);
     if (segments) segments->push_back(segment);
     const std::vector<LayerKv> some = Collect(spec, segment);
     for (size_t l = 0; l < all.size(); ++l) {
@@ -101,13 +101,14 @@ struct Form {
   mil::AttentionForm attention;
   KeyForm keys;
   int64_t max_shard_bytes;
+  ModelSpec (*spec)() = [] { return test::MixedSpec(); };
 };
 void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
 
 class Prefilled : public testing::TestWithParam<Form> {};
 
 TEST_P(Prefilled, KeysAndValuesAreThoseOfTheReference) {
-  ModelSource model = test::RandomSource(test::MixedSpec());
+  ModelSource model = test::RandomSource(GetParam().spec());
   const test::TempFolder folder;
   ExportOptions options = SmallOptions();
   options.lowering = {GetParam().attention, GetParam().keys};
@@ -128,14 +129,20 @@ INSTANTIATE_TEST_SUITE_P(
                     Form{"heads_raw_sharded", mil::AttentionForm::kHeads, KeyForm::kRaw, 30'000},
                     Form{"channels", mil::AttentionForm::kChannels, KeyForm::kRotated, 1 << 30},
                     Form{"grouped_sharded", mil::AttentionForm::kGrouped, KeyForm::kRotated, 60'000},
-                    Form{"grouped_raw", mil::AttentionForm::kGrouped, KeyForm::kRaw, 1 << 30}),
+                    Form{"grouped_raw", mil::AttentionForm::kGrouped, KeyForm::kRaw, 1 << 30},
+                    Form{"other_kinds_heads", mil::AttentionForm::kHeads, KeyForm::kRotated, 1 << 30,
+                         test::OtherKindsSpec},
+                    Form{"other_kinds_channels_sharded", mil::AttentionForm::kChannels, KeyForm::kRotated,
+                         30'000, test::OtherKindsSpec},
+                    Form{"other_kinds_grouped", mil::AttentionForm::kGrouped, KeyForm::kRotated, 1 << 30,
+                         test::OtherKindsSpec}),
     [](const auto& tested) { return std::string(tested.param.name); });
 
 // Tokens [first, first + count) of what a whole prompt gave.
 std::vector<LayerKv> Cut(const ModelSpec& spec, const std::vector<LayerKv>& all, int first, int count) {
   std::vector<LayerKv> some(all.size());
   for (size_t l = 0; l < all.size(); ++l) {
-    const auto width = std::ptrdiff_t(spec.layers[l].attn.kv_width());
+    const auto width = std::ptrdiff_t(AttentionOf(spec.layers[l]).kv_width());
     const auto cut = [&](const std::vector<float>& from) {
       return std::vector<float>(from.begin() + first * width, from.begin() + (first + count) * width);
     };
@@ -176,8 +183,7 @@ TEST_F(FourLayers, ResumeAtEveryPrefix) {
   const Variant variant{FixRope(model_.spec, kPrompt)};
   const KvSegment whole = reference_->Begin(kPrompt, variant, {})->Run(prompt_, 0);
   for (int at = 1; at <= kHistory; ++at) {
-    KvSegment prefix = whole;  // its first tokens
-    for (KvLayerView& layer : prefix.layers) layer.count = at;
+    const KvSegment prefix = Slice(whole, 0, at);
     const int count = std::min(32, kPrompt - at);
     const auto session = device_->Begin(kPrompt, variant, {&prefix, 1});
     const KvSegment rest = session->Run(std::span(prompt_).subspan(size_t(at), size_t(count)), at);
@@ -206,6 +212,21 @@ TEST_F(FourLayers, LengthsAroundTheDefaultChunksAgree) {
   }
 }
 
+// A stream beyond what halves hold well is scaled down, and nothing that leaves the program shows it.
+TEST(PrefillDevice, ScaledStreamsGiveTheSameKeysAndValues) {
+  for (ModelSpec spec : {test::MixedSpec(), test::OtherKindsSpec()}) {
+    spec.embed_scale = 15000;
+    ModelSource model = test::RandomSource(spec);
+    const test::TempFolder folder;
+    ExportOptions options = SmallOptions();
+    options.sample = test::SomeTokens(40, spec.vocab);
+    EXPECT_LT(Export(model, folder / "bundle", options).bundle.stream_scale, 1);
+    const std::vector<TokenId> prompt = test::SomeTokens(100, spec.vocab);
+    ExpectClose(Prefill(*OpenBundle(model, folder / "bundle"), spec, prompt, 64),
+                Prefill(*OpenReference(model), spec, prompt, 100), "coreml_fp16");
+  }
+}
+
 TEST(PrefillDevice, SaysWhatItCannotTake) {
   ModelSource model = test::RandomSource(test::MixedSpec());
   const test::TempFolder folder;
@@ -220,8 +241,8 @@ TEST(PrefillDevice, SaysWhatItCannotTake) {
   EXPECT_THROW(session->Run(std::span(prompt).first(10), 5), Error);  // a gap
   const std::vector<TokenId> foreign = {model.spec.vocab};
   EXPECT_THROW(session->Run(foreign, 0), Error);
-  EXPECT_EQ(session->Run(std::span(prompt).first(10), 0).count(), 10);  // and it goes on
-  EXPECT_EQ(session->Run(std::span(prompt).subspan(10, 200), 10).count(), 200);
+  EXPECT_EQ(session->Run(std::span(prompt).first(10), 0).count, 10);  // and it goes on
+  EXPECT_EQ(session->Run(std::span(prompt).subspan(10, 200), 10).count, 200);
 }
 
 // Segments stay as they are while the device goes on.

@@ -27,12 +27,12 @@ std::vector<LayerKv> Prefill(PrefillDevice& device, const ModelSpec& spec, std::
   const KvSegment segment = device.Begin(int(ids.size()), {}, {})->Run(ids, 0);
   std::vector<LayerKv> layers(spec.layers.size());
   for (size_t l = 0; l < layers.size(); ++l) {
-    std::vector<float> head(size_t(spec.layers[l].attn.head_dim));
-    for (int t = 0; t < segment.count(); ++t)
-      for (int h = 0; h < spec.layers[l].attn.kv_heads; ++h) {
-        ReadHead(segment.layers[l], segment.layers[l].k, h, t, head);
+    std::vector<float> head(size_t(AttentionOf(spec.layers[l]).head_dim));
+    for (int t = 0; t < segment.count; ++t)
+      for (int h = 0; h < AttentionOf(spec.layers[l]).kv_heads; ++h) {
+        ReadHead(segment.kv(l), segment.kv(l).k, h, t, head);
         layers[l].keys.insert(layers[l].keys.end(), head.begin(), head.end());
-        ReadHead(segment.layers[l], segment.layers[l].v, h, t, head);
+        ReadHead(segment.kv(l), segment.kv(l).v, h, t, head);
         layers[l].values.insert(layers[l].values.end(), head.begin(), head.end());
       }
   }

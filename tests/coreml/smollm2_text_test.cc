@@ -11,9 +11,9 @@
 #include "base/json.h"
 #include "coreml/export/export.h"
 #include "coreml/export/sample_pass.h"
-#include "engine/generate.h"
 #include "model/rope.h"
 #include "open/open.h"
+#include "serving/generate.h"
 #include "tests/coreml/example.h"
 #include "tests/error_table.h"
 #include "tests/golden/golden_file.h"
@@ -95,7 +95,7 @@ TEST_F(SmolLm2Text, KeysAndValuesAreThoseOfTransformers) {
       std::vector<float> all, head(64);
       for (int h = 0; h < 3; ++h)
         for (int t = 0; t < int(ids.size()); ++t) {
-          ReadHead(kv.layers[layer], value ? kv.layers[layer].v : kv.layers[layer].k, h, t, head);
+          ReadHead(kv.kv(layer), value ? kv.kv(layer).v : kv.kv(layer).k, h, t, head);
           all.insert(all.end(), head.begin(), head.end());
         }
       const std::string name = "kv.layer." + std::to_string(layer) + (value ? ".v" : ".k");
@@ -144,26 +144,19 @@ TEST_F(SmolLm2Text, ChunksAndPrefixesAgree) {
   const std::span<const TokenId> ids = std::span(text()).first(300);
   const auto collect = [&](const KvSegment& segment) {
     std::vector<float> all, head(64);
-    for (const KvLayerView& layer : segment.layers)
-      for (int t = segment.first(); t < segment.first() + segment.count(); ++t)
+    for (size_t i = 0; i < segment.layers.size(); ++i)
+      for (int t = 0; t < segment.count; ++t)
         for (int h = 0; h < 3; ++h)
-          for (const std::byte* base : {layer.k, layer.v}) {
-            ReadHead(layer, base, h, t, head);
+          for (const std::byte* base : {segment.kv(i).k, segment.kv(i).v}) {
+            ReadHead(segment.kv(i), base, h, t, head);
             all.insert(all.end(), head.begin(), head.end());
           }
     return all;
   };
   const KvSegment whole = ane().Begin(300, {}, {})->Run(ids, 0);
   for (int at : {1, 2, 63, 64, 65, 127, 128, 129, 172, 200, 256, 299}) {
-    KvSegment prefix = whole, rest = whole;
     const int count = std::min(kChunk, 300 - at);
-    for (size_t l = 0; l < whole.layers.size(); ++l) {
-      KvLayerView& view = rest.layers[l];
-      prefix.layers[l].count = at;
-      view.k += at * view.token_stride * int64_t(sizeof(F16)),
-          view.v += at * view.token_stride * int64_t(sizeof(F16));
-      view.first = at, view.count = count;
-    }
+    const KvSegment prefix = Slice(whole, 0, at), rest = Slice(whole, at, count);
     const auto session = ane().Begin(300, {}, {&prefix, 1});
     const KvSegment got = session->Run(ids.subspan(size_t(at), size_t(count)), at);
     EXPECT_LT(test::RelativeError(collect(got), collect(rest)), test::LogitError("coreml_fp16")) << at;

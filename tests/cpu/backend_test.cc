@@ -31,15 +31,16 @@ TinyModel ModelOf(DType type) {
   ModelSpec spec = MixedSpec();
   spec.width = 64;
   for (LayerSpec& layer : spec.layers) {
-    layer.mlp.hidden = 96;
-    if (layer.attn.q_width() % kGroup != 0) layer.attn.heads *= 2, layer.attn.kv_heads *= 2;
+    MlpOf(layer).hidden = 96;
+    if (AttentionOf(layer).q_width() % kGroup != 0)
+      AttentionOf(layer).heads *= 2, AttentionOf(layer).kv_heads *= 2;
   }
   TinyModel model = RandomModel(spec);
   unsigned seed = 0;
   ForEachWeight(spec, model.tensors, [&](TensorView& t, const WeightInfo& info) {
     if (info.shape.size() == 2) {
       t = test::RandomTensor(type, info.shape[0], info.shape[1], ++seed);
-      t.name = info.name;
+      t.name = info.Name();
     }
   });
   return model;
@@ -67,8 +68,9 @@ class RoundingReference : public ReferenceOps {
   Tensor Linear(const Tensor& x, const LinearWeights<Weight>& w) {
     return ReferenceOps::Linear(Rounded(x, double(kSpread)), w);
   }
-  Tensor Logits(const Tensor& x, const Weight& head, std::optional<float> cap, const Rows& rows) {
-    return ReferenceOps::Logits(Rounded(x, double(kRefineAll)), head, cap, rows);
+  Tensor Logits(const Tensor& x, const Weight& head, std::optional<float> cap, float scale,
+                const Rows& rows) {
+    return ReferenceOps::Logits(Rounded(x, double(kRefineAll)), head, cap, scale, rows);
   }
 
  private:
@@ -100,23 +102,25 @@ class RoundingReference : public ReferenceOps {
 };
 
 // Rounding is not continuous: where float and double fall on two sides of a boundary, an entry differs by a
-// whole step, and with it its row and, through its keys and values, all later ones. That is rare: with few
-// tokens, most rows agree to what float sums lose.
+// whole step, and with it its row and, through its keys and values, all later ones of its sequence. That is
+// rare: of many short sequences, most rows agree to what float sums lose.
 TEST(CpuBackend, MostRowsAgreeWithAReferenceThatRoundsAsItDoes) {
   for (DType type : kTypes) {
     TinyModel model = ModelOf(type);
-    const int tokens = 40, vocab = model.spec.vocab;
-    const auto ids = SomeTokens(tokens, vocab);
-    const std::vector<SlotId> slots(ids.size(), 0);
-    std::vector<int32_t> pos(ids.size());
-    std::iota(pos.begin(), pos.end(), 0);
-    const Rows rows{ids, pos, slots, pos};
-
+    const int sequences = 8, tokens = 5, vocab = model.spec.vocab;
     RoundingReference truth(model, IsQuantised(type));
-    truth.OpenSlot(tokens, {});
-    const auto want = truth.ReadLogits(*Forward(truth, model.spec, truth.ModelWeights(), rows));
     const auto device = OpenWith(model, 2);
-    device->Open(tokens, {});
+    const auto ids = SomeTokens(sequences * tokens, vocab);
+    std::vector<SlotId> slots;
+    std::vector<int32_t> pos, all(ids.size());
+    std::iota(all.begin(), all.end(), 0);
+    for (int s = 0; s < sequences; ++s) {
+      const SlotId slot = truth.OpenSlot(tokens, {});
+      ASSERT_EQ(device->Open(tokens, {}), slot);
+      for (int t = 0; t < tokens; ++t) slots.push_back(slot), pos.push_back(t);
+    }
+    const Rows rows{ids, pos, slots, all};
+    const auto want = truth.ReadLogits(*Forward(truth, model.spec, truth.ModelWeights(), rows));
     const auto got = device->RunLogits(rows).values;
 
     std::vector<double> errors;
@@ -194,11 +198,12 @@ ModelSpec OddSpec(int width, int heads, int kv_heads, int head_dim) {
   ModelSpec spec = MixedSpec(false);
   LayerSpec layer = spec.layers[0];
   spec.width = width, spec.vocab = 77, spec.embed_scale = 1.25f;
-  layer.attn.heads = heads, layer.attn.kv_heads = kv_heads, layer.attn.head_dim = head_dim;
-  layer.attn.rope = RopeSpec{10000, head_dim / 2 * 2, {}};
-  if (head_dim < 2) layer.attn.rope.reset();
-  layer.attn.qk_norm = NormSpec{1e-5f, true};
-  layer.mlp.hidden = width + 3;
+  AttentionSpec& a = AttentionOf(layer);
+  a.heads = heads, a.kv_heads = kv_heads, a.head_dim = head_dim;
+  a.rope = RopeSpec{10000, head_dim / 2 * 2};
+  if (head_dim < 2) a.rope.reset();
+  a.qk_norm = QkNorm{{1e-5f}};
+  MlpOf(layer).hidden = width + 3;
   spec.layers = {layer};
   return spec;
 }
@@ -208,11 +213,13 @@ TEST_P(CpuOperations, AgreeWithReferenceAtEverySize) {
   for (int n = 1; n <= 17; ++n) {
     TinyModel model = RandomModel(OddSpec(n + 4, 6, n % 3 == 0 ? 3 : n % 2 + 1, n));
     Both both(model, GetParam());
-    const auto& a = model.spec.layers[0].attn;
+    const auto& a = AttentionOf(model.spec.layers[0]);
     const auto& cw = both.cpu.ModelWeights();
     const auto& tw = both.truth.ModelWeights();
-    const auto& cl = cw.layers[0];
-    const auto& tl = tw.layers[0];
+    const auto& cl = AttentionOf(cw.layers[0]);
+    const auto& tl = AttentionOf(tw.layers[0]);
+    const auto& cm = MlpOf(cw.layers[0]);
+    const auto& tm = MlpOf(tw.layers[0]);
     const SomeRows rows(n, model.spec.vocab);
     both.cpu.OpenSlot(64, {});
     both.truth.OpenSlot(64, {});
@@ -225,17 +232,18 @@ TEST_P(CpuOperations, AgreeWithReferenceAtEverySize) {
     auto x = both.cpu.Embed(cw.embed, 1.25f, rows);
     auto tx = both.truth.Embed(tw.embed, 1.25f, rows);
     expect(x, tx, "embed");
-    auto h = both.cpu.Norm(x, cl.pre_attn, model.spec.layers[0].pre_attn, 1);
-    auto th = both.truth.Norm(tx, tl.pre_attn, model.spec.layers[0].pre_attn, 1);
+    auto h = both.cpu.Norm(x, cw.layers[0].pre_mixer, *model.spec.layers[0].pre_mixer);
+    auto th = both.truth.Norm(tx, tw.layers[0].pre_mixer, *model.spec.layers[0].pre_mixer);
     expect(h, th, "norm");
-    auto [q, k, v] = both.cpu.Qkv(h, cl.q, cl.k, cl.v);
+    auto [q, k, v] = both.cpu.Qkv(h, cl.q, *cl.k, *cl.v);
     EXPECT_EQ(Values(q), Values(both.cpu.Linear(h, cl.q)));  // fused: the same bits
-    EXPECT_EQ(Values(k), Values(both.cpu.Linear(h, cl.k)));
-    EXPECT_EQ(Values(v), Values(both.cpu.Linear(h, cl.v)));
-    auto tq = both.truth.Linear(th, tl.q), tk = both.truth.Linear(th, tl.k), tv = both.truth.Linear(th, tl.v);
+    EXPECT_EQ(Values(k), Values(both.cpu.Linear(h, *cl.k)));
+    EXPECT_EQ(Values(v), Values(both.cpu.Linear(h, *cl.v)));
+    auto tq = both.truth.Linear(th, tl.q), tk = both.truth.Linear(th, *tl.k),
+         tv = both.truth.Linear(th, *tl.v);
     expect(q, tq, "linear");
-    q = both.cpu.Norm(q, *cl.q_gain, *a.qk_norm, a.heads);
-    tq = both.truth.Norm(tq, *tl.q_gain, *a.qk_norm, a.heads);
+    q = both.cpu.NormHeads(q, cl.q_norm, a.qk_norm->norm, a.heads);
+    tq = both.truth.NormHeads(tq, tl.q_norm, a.qk_norm->norm, a.heads);
     expect(q, tq, "norm of heads");
     if (a.rope) {
       q = both.cpu.Rope(std::move(q), a.heads, *a.rope, rows),
@@ -248,7 +256,7 @@ TEST_P(CpuOperations, AgreeWithReferenceAtEverySize) {
       for (double& e : t->values)
         e = ToFloat(ToF16(float(e)));  // a step of binary16 apart at most, see below
     both.truth.Append(0, a, tk, tv, rows);
-    for (std::optional<int> window : {std::optional<int>(), std::optional<int>(3)})
+    for (std::optional<WindowSpec> window : {std::optional<WindowSpec>(), std::optional(WindowSpec{3})})
       for (std::optional<float> cap : {std::optional<float>(), std::optional<float>(2.5f)}) {
         AttentionSpec attention = a;
         attention.window = window, attention.soft_cap = cap;
@@ -260,19 +268,36 @@ TEST_P(CpuOperations, AgreeWithReferenceAtEverySize) {
             << n;
       }
     for (Activation act : {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh}) {
-      const auto fused = both.cpu.GatedMlp(h, cl.gate, cl.up, cl.down, act);
-      auto gate = both.cpu.Linear(h, cl.gate);
-      auto tgate = both.truth.Linear(th, tl.gate);
-      gate = both.cpu.Gate(std::move(gate), both.cpu.Linear(h, cl.up), act);
-      tgate = both.truth.Gate(tgate, both.truth.Linear(th, tl.up), act);
+      const GateSpec spec{.act = act};
+      const auto fused = both.cpu.GatedMlp(h, *cm.gate, cm.up, cm.down, spec);
+      auto gate = both.cpu.Linear(h, *cm.gate);
+      auto tgate = both.truth.Linear(th, *tm.gate);
+      const auto up = both.cpu.Linear(h, cm.up);
+      const auto tup = both.truth.Linear(th, tm.up);
+      gate = both.cpu.Gate(std::move(gate), &up, spec);
+      tgate = both.truth.Gate(tgate, &tup, spec);
       expect(gate, tgate, "gate");
-      EXPECT_EQ(Values(fused), Values(both.cpu.Linear(gate, cl.down)));
+      EXPECT_EQ(Values(fused), Values(both.cpu.Linear(gate, cm.down)));
+      expect(both.cpu.Gate(both.cpu.Linear(h, cm.up), nullptr, spec), both.truth.Gate(tup, nullptr, spec),
+             "activation alone");
     }
-    x = both.cpu.Add(std::move(x), h), tx = both.truth.Add(tx, th);
+    x = both.cpu.Add(std::move(x), h, 1), tx = both.truth.Add(tx, th, 1);
     expect(x, tx, "add");
-    for (std::optional<float> cap : {std::optional<float>(), std::optional<float>(3.f)}) {
-      const Matrix logits = both.cpu.Logits(x, cw.HeadOrEmbed(), cap, rows);
-      const auto want = both.truth.Logits(tx, tw.HeadOrEmbed(), cap, rows);
+    x = both.cpu.Add(std::move(x), h, 0.22f), tx = both.truth.Add(tx, th, 0.22f);
+    expect(x, tx, "add, scaled");
+    for (const NormSpec& norm :
+         {NormSpec{.eps = 1e-5f, .mean = true}, NormSpec{.eps = 1e-5f, .gain = false}}) {
+      NormWeights<CpuWeight> gain;
+      NormWeights<ReferenceOps::Weight> tgain;
+      if (norm.gain) gain = cw.layers[0].pre_mixer, tgain = tw.layers[0].pre_mixer;
+      expect(both.cpu.Norm(x, gain, norm), both.truth.Norm(tx, tgain, norm),
+             norm.mean ? "LayerNorm" : "no gain");
+    }
+    for (const auto& [cap, scale] :
+         {std::pair(std::optional<float>(), 1.f), std::pair(std::optional(3.f), 1.f),
+          std::pair(std::optional(3.f), 0.3f)}) {
+      const Matrix logits = both.cpu.Logits(x, cw.HeadOrEmbed(), cap, scale, rows);
+      const auto want = both.truth.Logits(tx, tw.HeadOrEmbed(), cap, scale, rows);
       expect(logits, want, "logits");
       const auto read = both.cpu.ReadLogits(logits);
       EXPECT_EQ(std::vector<float>(read.begin(), read.end()), Values(logits));
@@ -291,15 +316,17 @@ TEST_P(CpuOperations, FusedFormsHaveTheBitsOfComposedOnes) {
       const SomeRows rows(n, model.spec.vocab);
       both.cpu.BeginRows(rows);
       const Matrix x = both.cpu.Embed(w.embed, 1, rows);
-      const auto& l = w.layers[0];
-      const auto [q, k, v] = both.cpu.Qkv(x, l.q, l.k, l.v);
+      const auto& l = AttentionOf(w.layers[0]);
+      const auto& m = MlpOf(w.layers[0]);
+      const auto [q, k, v] = both.cpu.Qkv(x, l.q, *l.k, *l.v);
       EXPECT_EQ(Values(q), Values(both.cpu.Linear(x, l.q)));
-      EXPECT_EQ(Values(k), Values(both.cpu.Linear(x, l.k)));
-      EXPECT_EQ(Values(v), Values(both.cpu.Linear(x, l.v)));
-      const Matrix fused = both.cpu.GatedMlp(x, l.gate, l.up, l.down, Activation::kSilu);
-      Matrix gate = both.cpu.Linear(x, l.gate);
-      gate = both.cpu.Gate(std::move(gate), both.cpu.Linear(x, l.up), Activation::kSilu);
-      EXPECT_EQ(Values(fused), Values(both.cpu.Linear(gate, l.down))) << Name(type) << ", " << n << " rows";
+      EXPECT_EQ(Values(k), Values(both.cpu.Linear(x, *l.k)));
+      EXPECT_EQ(Values(v), Values(both.cpu.Linear(x, *l.v)));
+      const Matrix fused = both.cpu.GatedMlp(x, *m.gate, m.up, m.down, {});
+      Matrix gate = both.cpu.Linear(x, *m.gate);
+      const Matrix up = both.cpu.Linear(x, m.up);
+      gate = both.cpu.Gate(std::move(gate), &up, {});
+      EXPECT_EQ(Values(fused), Values(both.cpu.Linear(gate, m.down))) << Name(type) << ", " << n << " rows";
     }
   }
 }
@@ -354,7 +381,7 @@ TEST(CpuBackend, EstimatesWhatItTakes) {
       EXPECT_GE(loaded->bytes(), memory.weights);
       EXPECT_LT(loaded->bytes() - memory.weights, size_t(2) << 20);  // the last page
       const auto device = OpenCpuDevice(loaded, std::make_shared<ThreadPool>(1));
-      EXPECT_EQ(device->Info().kv_bytes_per_token, memory.kv_per_token);
+      EXPECT_EQ(device->Info().memory.kv, DType::kF16);
     }
 }
 
@@ -362,7 +389,7 @@ TEST(CpuBackend, RefusesWhatDoesNotFit) {
   TinyModel model = ModelOf(DType::kF32);
   const auto pool = std::make_shared<ThreadPool>(1);
   const auto loaded = LoadCpuModel(model.spec, model.tensors, *pool);
-  const size_t per_token = EstimateCpuMemory(model.spec, model.tensors, 1).kv_per_token;
+  const size_t per_token = MemoryBytes(model.spec, kCpuMemory, 1);
   const auto device = OpenCpuDevice(loaded, pool, {.kv_limit = 1000 * per_token});
   const SlotId first = device->Open(600, {});
   try {
@@ -420,9 +447,9 @@ TEST(CpuDevices, SegmentsAreReadWhileTheSlotGoesOn) {
     test::Feed(*device, slot, ids, 0, 40, 40);
     std::vector<float> before(16), after(16);
     KvSegment segment = device->Export(slot, 0, 40);
-    ReadHead(segment.layers[1], segment.layers[1].k, 0, 30, before);
+    ReadHead(segment.kv(1), segment.kv(1).k, 0, 30, before);
     std::thread reader([&, segment = std::move(segment)]() mutable {
-      for (int i = 0; i < 100; ++i) ReadHead(segment.layers[1], segment.layers[1].k, 0, 30, after);
+      for (int i = 0; i < 100; ++i) ReadHead(segment.kv(1), segment.kv(1).k, 0, 30, after);
       segment = {};
     });
     device->Truncate(slot, 0);

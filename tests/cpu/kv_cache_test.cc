@@ -17,10 +17,10 @@ namespace {
 ModelSpec TwoLayers() {
   ModelSpec spec = test::MixedSpec();
   LayerSpec a = spec.layers[0], b = spec.layers[1];
-  a.attn.kv_heads = 3, a.attn.heads = 3, a.attn.head_dim = 10;
-  a.attn.rope = RopeSpec{10000, 6, {}};
-  b.attn.kv_heads = 1, b.attn.head_dim = 33;
-  b.attn.rope.reset();
+  AttentionOf(a).kv_heads = 3, AttentionOf(a).heads = 3, AttentionOf(a).head_dim = 10;
+  AttentionOf(a).rope = RopeSpec{10000, 6, {}};
+  AttentionOf(b).kv_heads = 1, AttentionOf(b).head_dim = 33;
+  AttentionOf(b).rope.reset();
   spec.layers = {a, b};
   return spec;
 }
@@ -32,9 +32,10 @@ struct Source {
   Source(const ModelSpec& spec, int first, int count, DType dtype, Layout layout, unsigned seed) {
     std::mt19937 generator(seed);
     std::normal_distribution<float> normal;
+    segment.first = first, segment.count = count;
     for (const LayerSpec& layer : spec.layers) {
-      const AttentionSpec& a = layer.attn;
-      KvLayerView view{first, count, nullptr, nullptr, dtype, 0, 0, 1};
+      const AttentionSpec& a = AttentionOf(layer);
+      KvLayerView view{.dtype = dtype};
       const int64_t n = count, d = a.head_dim, k = a.kv_heads;
       if (layout == Layout::kTokens) view.head_stride = n * d, view.token_stride = d;
       if (layout == Layout::kHeads) view.head_stride = d, view.token_stride = k * d;
@@ -64,7 +65,7 @@ struct Source {
 };
 
 RopeTables TablesFor(const ModelSpec& spec) {
-  return {std::make_shared<RopeTable>(*spec.layers[0].attn.rope, RopeVariant{}, spec.max_context)};
+  return {std::make_shared<RopeTable>(*AttentionOf(spec.layers[0]).rope, RopeVariant{}, spec.max_context)};
 }
 
 // A row of the slot as floats.
@@ -93,12 +94,12 @@ TEST(KvSlot, ImportsEveryLayout) {
             if (!kernels) continue;
             Source source(spec, first, count, dtype, layout, unsigned(count));
             source.segment.key_form = form;
-            KvSlot slot(spec, capacity, {}, TablesFor(spec));
+            KvSlot slot(spec, capacity, TablesFor(spec));
             slot.BeginWrite(first + count);
             slot.Import(source.segment, *kernels, pool);
             for (size_t i = 0; i < spec.layers.size(); ++i) {
-              const AttentionSpec& a = spec.layers[i].attn;
-              const KvLayerView& view = source.segment.layers[i];
+              const AttentionSpec& a = AttentionOf(spec.layers[i]);
+              const KvLayerView& view = source.segment.kv(i);
               std::vector<float> want(size_t(a.head_dim));
               const auto rounded = [&] {
                 for (float& f : want) f = ToFloat(ToF16(f));
@@ -106,9 +107,9 @@ TEST(KvSlot, ImportsEveryLayout) {
               };
               for (int h = 0; h < a.kv_heads; ++h)
                 for (int t = first; t < first + count; ++t) {
-                  ReadHead(view, view.v, h, t, want);
+                  ReadHead(view, view.v, h, t - first, want);
                   ASSERT_EQ(Read(slot.Values(int(i), h, t), a.head_dim), rounded());
-                  ReadHead(view, view.k, h, t, want);
+                  ReadHead(view, view.k, h, t - first, want);
                   if (form == KeyForm::kRaw && a.rope) {
                     const RopeTable& table = slot.TableOf(*a.rope);
                     FindKernels(Level::kScalar)->rope(want.data(), table.Cos(t), table.Sin(t), table.half());
@@ -123,23 +124,23 @@ TEST(KvSlot, ExportsWhatItHolds) {
   const ModelSpec spec = TwoLayers();
   ThreadPool pool(1);
   for (const auto& [capacity, first, count] : kRanges) {
-    KvSlot slot(spec, capacity, {3}, TablesFor(spec));
+    KvSlot slot(spec, capacity, TablesFor(spec));
     Source source(spec, 0, first + count, DType::kF16, Layout::kHeads, 1);
     slot.BeginWrite(first + count);
     slot.Import(source.segment, *FindKernels(Level::kScalar), pool);
     const KvSegment out = slot.Export(first, count);
-    CheckSegment(out, spec, {.rope = {3}});
-    EXPECT_EQ(Compact(out, spec).layers, out.layers);  // nothing to copy
-    EXPECT_EQ(out.first(), first);
-    EXPECT_EQ(out.count(), count);
+    CheckSegment(out, spec, {});
+    EXPECT_EQ(Compact(out, spec).owner, out.owner);  // nothing to copy
+    EXPECT_EQ(out.first, first);
+    EXPECT_EQ(out.count, count);
     for (size_t i = 0; i < spec.layers.size(); ++i) {
-      const AttentionSpec& a = spec.layers[i].attn;
-      const KvLayerView &view = out.layers[i], &from = source.segment.layers[i];
+      const AttentionSpec& a = AttentionOf(spec.layers[i]);
+      const KvLayerView &view = out.kv(i), &from = source.segment.kv(i);
       std::vector<float> got(size_t(a.head_dim)), want = got;
       for (int h = 0; h < a.kv_heads; ++h)
         for (int t = first; t < first + count; ++t)
           for (const auto& [mine, its] : {std::pair(view.k, from.k), std::pair(view.v, from.v)}) {
-            ReadHead(view, mine, h, t, got);
+            ReadHead(view, mine, h, t - first, got);
             ReadHead(from, its, h, t, want);
             ASSERT_EQ(got, want);
           }
@@ -150,10 +151,10 @@ TEST(KvSlot, ExportsWhatItHolds) {
 // A long context costs address space until its tokens come.
 TEST(KvSlot, MemoryFollowsTokens) {
   LayerSpec layer = test::MixedSpec().layers[0];
-  layer.attn.kv_heads = 8, layer.attn.head_dim = 64;
+  AttentionOf(layer).kv_heads = 8, AttentionOf(layer).head_dim = 64;
   ModelSpec spec = test::MixedSpec();
-  spec.layers.assign(8, layer);                     // 2 MB a block of 128 tokens
-  KvSlot slot(spec, 1 << 22, {}, TablesFor(spec));  // 64 GB
+  spec.layers.assign(8, layer);                 // 2 MB a block of 128 tokens
+  KvSlot slot(spec, 1 << 22, TablesFor(spec));  // 64 GB
   const auto resident = [] {
     std::ifstream status("/proc/self/statm");
     size_t pages = 0;

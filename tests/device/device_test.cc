@@ -16,19 +16,36 @@
 namespace pd::test {
 namespace {
 
-class EveryDevice : public ::testing::TestWithParam<TestDevice> {
+// A device, and a model that it computes.
+struct Pairing {
+  TestDevice device;
+  std::string name;
+  ModelSpec spec;
+};
+void PrintTo(const Pairing& pairing, std::ostream* out) { *out << pairing.name; }
+
+std::vector<Pairing> AllPairings() {
+  std::vector<Pairing> pairings;
+  for (const TestDevice& device : AllDevices()) {
+    pairings.push_back({device, device.name, MixedSpec()});
+    pairings.push_back({device, device.name + "_other_kinds", OtherKindsSpec()});
+  }
+  return pairings;
+}
+
+class EveryDevice : public ::testing::TestWithParam<Pairing> {
  protected:
   EveryDevice()
-      : model_(RandomModel(MixedSpec())),
-        opener_(GetParam().load(model_)),
-        bound_(LogitErrorOf(GetParam(), model_)) {}
+      : model_(RandomModel(GetParam().spec)),
+        opener_(GetParam().device.load(model_)),
+        bound_(LogitErrorOf(GetParam().device, model_)) {}
 
   std::unique_ptr<DecodeDevice> Open() { return opener_(); }
 
   // Equal bits where the device promises them, else within its row of the error table.
   void ExpectSame(std::span<const float> got, std::span<const float> want, const std::string& what) const {
     ASSERT_EQ(got.size(), want.size()) << what;
-    if (GetParam().exact) {
+    if (GetParam().device.exact) {
       EXPECT_TRUE(std::equal(got.begin(), got.end(), want.begin())) << what;
     } else {
       EXPECT_LE(RelativeError(got, want), bound_) << what;
@@ -105,7 +122,7 @@ TEST_P(EveryDevice, HandoffEqualsAlone) {
   PrefillVia prefill(Open());
   const int chunk = 48;
   // The reference takes long in double; devices that promise bits show them at every length.
-  const int step = GetParam().exact ? 1 : 23;
+  const int step = GetParam().device.exact ? 1 : 23;
   for (int length = 1; length <= 300; length += length < 70 ? 1 : step) {
     const auto ids = SomeTokens(length, model_.spec.vocab);
     const auto session = prefill.Begin(length, {}, {});
@@ -170,6 +187,9 @@ TEST_P(EveryDevice, TruncateForgets) {
 
 // Keys as a prefill program without rotation gives them, in the segment's own layout and packed.
 TEST_P(EveryDevice, RawKeysAreRotatedOnce) {
+  for (const LayerSpec& layer : model_.spec.layers)
+    if (AttentionOf(layer).qk_norm && AttentionOf(layer).qk_norm->after_rope)
+      GTEST_SKIP() << "keys that are normed once rotated have no raw form";
   const auto device = Open();
   const auto ids = SomeTokens(60, model_.spec.vocab);
   const auto want = Alone(*device, ids, 60);
@@ -182,23 +202,25 @@ TEST_P(EveryDevice, RawKeysAreRotatedOnce) {
 
 // Prefill on each device, decode on each: as the reference alone, within the wider of the two bounds.
 TEST(AcrossDevices, PrefillHereDecodeThere) {
-  TinyModel model = RandomModel(MixedSpec());
-  const auto ids = SomeTokens(75, model.spec.vocab);
-  const std::vector<TestDevice> devices = AllDevices();
-  std::vector<std::function<std::unique_ptr<DecodeDevice>()>> open;
-  for (const TestDevice& device : devices) open.push_back(device.load(model));
-  const auto want = Alone(*OpenReferenceDevice(LoadReferenceModel(model.spec, model.tensors)), ids, 75);
-  for (size_t from = 0; from < devices.size(); ++from) {
-    PrefillVia prefill(open[from]());
-    for (size_t to = 0; to < devices.size(); ++to) {
-      const auto decode = open[to]();
-      const auto session = prefill.Begin(75, {}, {});
-      const SlotId slot = decode->Open(75, {});
-      decode->Import(slot, session->Run(std::span(ids).first(50), 0));
-      decode->Import(slot, session->Run(std::span(ids).subspan(50, 24), 50));
-      EXPECT_LE(RelativeError(Feed(*decode, slot, ids, 74, 75, 1), want),
-                std::max(LogitErrorOf(devices[from], model), LogitErrorOf(devices[to], model)))
-          << devices[from].name << " to " << devices[to].name;
+  for (const ModelSpec& spec : {MixedSpec(), OtherKindsSpec()}) {
+    TinyModel model = RandomModel(spec);
+    const auto ids = SomeTokens(75, spec.vocab);
+    const std::vector<TestDevice> devices = AllDevices();
+    std::vector<std::function<std::unique_ptr<DecodeDevice>()>> open;
+    for (const TestDevice& device : devices) open.push_back(device.load(model));
+    const auto want = Alone(*OpenReferenceDevice(LoadReferenceModel(spec, model.tensors)), ids, 75);
+    for (size_t from = 0; from < devices.size(); ++from) {
+      PrefillVia prefill(open[from]());
+      for (size_t to = 0; to < devices.size(); ++to) {
+        const auto decode = open[to]();
+        const auto session = prefill.Begin(75, {}, {});
+        const SlotId slot = decode->Open(75, {});
+        decode->Import(slot, session->Run(std::span(ids).first(50), 0));
+        decode->Import(slot, session->Run(std::span(ids).subspan(50, 24), 50));
+        EXPECT_LE(RelativeError(Feed(*decode, slot, ids, 74, 75, 1), want),
+                  std::max(LogitErrorOf(devices[from], model), LogitErrorOf(devices[to], model)))
+            << devices[from].name << " to " << devices[to].name;
+      }
     }
   }
 }
@@ -251,7 +273,7 @@ TEST_P(EveryDevice, PipelinedStepsEqualSteppedOnes) {
   EXPECT_EQ(pipelined, stepped);
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, EveryDevice, ::testing::ValuesIn(AllDevices()),
+INSTANTIATE_TEST_SUITE_P(Devices, EveryDevice, ::testing::ValuesIn(AllPairings()),
                          [](const auto& test) { return test.param.name; });
 
 }  // namespace

@@ -57,25 +57,36 @@ RawPrefill RunRawPrefill(TinyModel& model, std::span<const TokenId> ids) {
   raw.segment.id = ops.Identity();
   raw.segment.key_form = KeyForm::kRaw;
   for (size_t i = 0; i < memory->keys.size(); ++i)
-    raw.segment.layers[i].k = reinterpret_cast<const std::byte*>(memory->keys[i].data());
+    raw.segment.kv(i).k = reinterpret_cast<const std::byte*>(memory->keys[i].data());
   raw.segment.owner = memory;
   return raw;
 }
 
+// The layout of one-shot prefill programs: k and v of shape (1, layers * tokens, kv_heads, head_dim). Every
+// layer has the same heads.
 KvSegment PackAsOneTensor(const ModelSpec& spec, const KvSegment& segment) {
   auto memory = std::make_shared<std::array<std::vector<float>, 2>>();
-  const AttentionSpec& a = spec.layers[0].attn;
+  const AttentionSpec& a = AttentionOf(spec.layers[0]);
   std::vector<float> head(size_t(a.head_dim));
-  for (const KvLayerView& view : segment.layers)
-    for (int t = 0; t < view.count; ++t)
+  for (size_t i = 0; i < segment.layers.size(); ++i)
+    for (int t = 0; t < segment.count; ++t)
       for (int h = 0; h < a.kv_heads; ++h)
         for (bool value : {false, true}) {
+          const KvLayerView& view = segment.kv(i);
           ReadHead(view, value ? view.v : view.k, h, t, head);
           (*memory)[value].insert((*memory)[value].end(), head.begin(), head.end());
         }
-  const auto bytes = [&](size_t i) { return reinterpret_cast<const std::byte*>((*memory)[i].data()); };
-  return ViewPacked(spec, segment.id, segment.key_form, bytes(0), bytes(1), DType::kF32, 0, segment.count(),
-                    memory);
+  KvSegment packed = segment;
+  const auto layer = size_t(segment.count) * size_t(a.kv_width());
+  for (size_t i = 0; i < packed.layers.size(); ++i)
+    packed.layers[i] = KvLayerView{reinterpret_cast<const std::byte*>(&(*memory)[0][i * layer]),
+                                   reinterpret_cast<const std::byte*>(&(*memory)[1][i * layer]),
+                                   DType::kF32,
+                                   a.head_dim,
+                                   a.kv_width(),
+                                   1};
+  packed.owner = memory;
+  return packed;
 }
 
 double LogitErrorOf(const TestDevice& device, TinyModel& model) {

@@ -1,5 +1,5 @@
-// `doctor --ane`'s examination over our interpreter, which proves nothing and must say so, and over devices
-// and reports that are wrong in one way each.
+// `doctor --bundle`'s examination over our interpreter, which proves nothing and must say so, and over
+// devices and reports that are wrong in one way each.
 #include "doctor/ane_checks.h"
 
 #include <gtest/gtest.h>
@@ -11,8 +11,8 @@
 #include "coreml/device/coreml_prefill.h"
 #include "coreml/device/interpreted.h"
 #include "coreml/export/export.h"
-#include "doctor/claims.h"
 #include "doctor/kv_golden.h"
+#include "doctor/unproven.h"
 #include "open/open.h"
 #include "tests/coreml/example.h"
 #include "tests/expect_error.h"
@@ -194,7 +194,7 @@ TEST(GoldenLengths, NeedEveryChunkAndBucket) {
 // said to be of a large one.
 TEST_F(AneTest, ImpossibleTimesAreNotShown) {
   ModelSpec large = model_.spec;
-  for (LayerSpec& layer : large.layers) layer.mlp.hidden = 10'000'000;
+  for (LayerSpec& layer : large.layers) MlpOf(layer).hidden = 10'000'000;
   subject_.spec = &large;
   subject_.stand_in.clear();
   const AneReport report = Run();

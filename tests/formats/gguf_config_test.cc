@@ -51,13 +51,13 @@ TEST(GgufConfig, OptionalKeysHaveLlamaCppsDefaults) {
                           "llama.rope.freq_base", "llama.rope.dimension_count", "llama.vocab_size"})
     Erase(spec, key);
   const ModelSource source = Open(spec);
-  EXPECT_EQ(source.spec.layers[0].attn.head_dim, 8);
-  EXPECT_EQ(source.spec.layers[0].attn.rope->theta, 10000);
+  EXPECT_EQ(AttentionOf(source.spec.layers[0]).head_dim, 8);
+  EXPECT_EQ(AttentionOf(source.spec.layers[0]).rope->theta, 10000);
   EXPECT_EQ(source.spec.vocab, 40);
 
   GgufSpec mha = AsGguf(TinyQwen3());  // as many KV heads as heads
   Erase(mha, "qwen3.attention.head_count_kv");
-  EXPECT_EQ(Open(mha).spec.layers[0].attn.kv_heads, 2);
+  EXPECT_EQ(AttentionOf(Open(mha).spec.layers[0]).kv_heads, 2);
 }
 
 TEST(GgufConfig, HarmlessKeysAreSkipped) {
@@ -71,7 +71,7 @@ TEST(GgufConfig, HarmlessKeysAreSkipped) {
   EXPECT_EQ(Open(spec).spec, Open(AsGguf(TinyQwen2())).spec);
 }
 
-RopeScaling Scaling(const GgufSpec& spec) { return Open(spec).spec.layers[0].attn.rope->scaling; }
+RopeScaling Scaling(const GgufSpec& spec) { return AttentionOf(Open(spec).spec.layers[0]).rope->scaling; }
 
 TEST(GgufConfig, LinearScaling) {
   for (const bool named : {true, false}) {  // linear is what a factor alone means
@@ -129,7 +129,8 @@ TEST(GgufConfig, Llama3FactorsAreTheFoldersFrequencies) {
   const auto models = std::filesystem::path(PD_TEST_DATA) / "models";
   const ModelSource folder = OpenModel(models / "llama-llama3"),
                     gguf = OpenModel(models / "llama-llama3.f32.gguf");
-  const RopeSpec &ours = *gguf.spec.layers[0].attn.rope, &theirs = *folder.spec.layers[0].attn.rope;
+  const RopeSpec &ours = *AttentionOf(gguf.spec.layers[0]).rope,
+                 &theirs = *AttentionOf(folder.spec.layers[0]).rope;
   EXPECT_EQ(ours.scaling.kind, RopeScaling::Kind::kFactors);
   EXPECT_EQ(theirs.scaling.kind, RopeScaling::Kind::kLlama3);
   const RopeFrequencies a = Frequencies(ours, {}), b = Frequencies(theirs, {});
@@ -142,7 +143,7 @@ TEST(GgufConfig, GemmaLayers) {
   const auto windows = [](const GgufSpec& spec) {
     std::string local;
     for (const LayerSpec& layer : Open(spec).spec.layers)
-      local += layer.attn.window ? (layer.attn.rope->theta == 10000 ? 'w' : '?') : '.';
+      local += AttentionOf(layer).window ? (AttentionOf(layer).rope->theta == 10000 ? 'w' : '?') : '.';
     return local;
   };
   GgufSpec spec = AsGguf(TinyGemma3());
@@ -153,7 +154,7 @@ TEST(GgufConfig, GemmaLayers) {
   Erase(spec, key);
   EXPECT_EQ(windows(spec), "ww");  // every sixth is global
   Set(spec, Float("gemma3.rope.freq_base_swa", 20000));
-  EXPECT_EQ(Open(spec).spec.layers[0].attn.rope->theta, 20000);
+  EXPECT_EQ(AttentionOf(Open(spec).spec.layers[0]).rope->theta, 20000);
   Erase(spec, "gemma3.attention.sliding_window");
   EXPECT_EQ(windows(spec), "..");
 }

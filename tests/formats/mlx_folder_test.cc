@@ -44,7 +44,8 @@ Folder ReadMixed() {
 
 TEST(MlxFolder, EachMatrixHasItsFormat) {
   const ModelSource source = OpenModel(kMixed);
-  const auto& layer = source.tensors.layers[0];
+  const auto& attention = AttentionOf(source.tensors.layers[0]);
+  const auto& mlp = MlpOf(source.tensors.layers[0]);
   const auto expect = [](const TensorView& view, DType type, int group) {
     EXPECT_EQ(view.type, type) << view.name;
     ASSERT_TRUE(view.affine) << view.name;
@@ -52,13 +53,13 @@ TEST(MlxFolder, EachMatrixHasItsFormat) {
     EXPECT_EQ(view.affine->type, DType::kF16) << view.name;
   };
   expect(source.tensors.embed, DType::kAffine8, 64);
-  expect(layer.q.weight, DType::kAffine3, 64);
-  expect(layer.k.weight, DType::kAffine5, 32);
-  expect(layer.v.weight, DType::kAffine6, 64);
-  expect(layer.o.weight, DType::kAffine2, 64);
-  expect(layer.down.weight, DType::kAffine4, 32);
-  EXPECT_EQ(layer.down.weight.stored_bytes(), 64u * 96 / 2 + 2 * 2 * 64 * 3);
-  EXPECT_EQ(source.tensors.layers[1].o.weight.type, DType::kF16);
+  expect(attention.q.weight, DType::kAffine3, 64);
+  expect(attention.k->weight, DType::kAffine5, 32);
+  expect(attention.v->weight, DType::kAffine6, 64);
+  expect(attention.o.weight, DType::kAffine2, 64);
+  expect(mlp.down.weight, DType::kAffine4, 32);
+  EXPECT_EQ(mlp.down.weight.stored_bytes(), 64u * 96 / 2 + 2 * 2 * 64 * 3);
+  EXPECT_EQ(AttentionOf(source.tensors.layers[1]).o.weight.type, DType::kF16);
 }
 
 struct Bad {

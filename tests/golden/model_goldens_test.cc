@@ -62,12 +62,12 @@ TEST_P(ModelGoldens, LogitsKeysAndValues) {
       for (size_t layer = 0; layer < model.spec.layers.size(); ++layer) {
         const std::string name = prompt + "layer." + std::to_string(layer) + ".";
         if (!golden.Has(name + "k")) continue;
-        const AttentionSpec& a = model.spec.layers[layer].attn;
+        const AttentionSpec& a = AttentionOf(model.spec.layers[layer]);
         std::vector<float> k, v, head(size_t(a.head_dim));  // [K, T, D], as transformers caches them
         for (int h = 0; h < a.kv_heads; ++h)
           for (int t = 0; t < count; ++t)
-            for (auto [base, out] : {std::pair(kv.layers[layer].k, &k), std::pair(kv.layers[layer].v, &v)}) {
-              ReadHead(kv.layers[layer], base, h, t, head);
+            for (auto [base, out] : {std::pair(kv.kv(layer).k, &k), std::pair(kv.kv(layer).v, &v)}) {
+              ReadHead(kv.kv(layer), base, h, t, head);
               out->insert(out->end(), head.begin(), head.end());
             }
         EXPECT_LE(RelativeError(k, golden.Read<float>(name + "k")), bound) << "keys of layer " << layer;

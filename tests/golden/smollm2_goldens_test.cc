@@ -31,7 +31,7 @@ TEST(SmolLM2, KeysAndValues) {
         std::vector<float> all, head(64);
         for (int h = 0; h < 3; ++h)
           for (int t = 0; t < int(ids.size()); ++t) {
-            ReadHead(kv.layers[layer], value ? kv.layers[layer].v : kv.layers[layer].k, h, t, head);
+            ReadHead(kv.kv(layer), value ? kv.kv(layer).v : kv.kv(layer).k, h, t, head);
             all.insert(all.end(), head.begin(), head.end());
           }
         const std::string name = "kv.layer." + std::to_string(layer) + (value ? ".v" : ".k");

@@ -15,13 +15,11 @@ namespace {
 ModelSpec CacheSpec() {
   ModelSpec spec;
   spec.width = 8, spec.vocab = 100, spec.max_context = 1000;
-  spec.layers.resize(3);
-  for (LayerSpec& layer : spec.layers) {
-    layer.attn.heads = 4, layer.attn.kv_heads = 2, layer.attn.head_dim = 4;
-    layer.mlp.hidden = 8;
-  }
-  spec.layers[1].attn.window = 5;
-  spec.layers[2].attn.window = 12;
+  AttentionSpec attention;
+  attention.heads = 4, attention.kv_heads = 2, attention.head_dim = 4;
+  spec.layers.assign(3, PreNormLayer({}, attention, {.hidden = 8}));
+  AttentionOf(spec.layers[1]).window = WindowSpec{5};
+  AttentionOf(spec.layers[2]).window = WindowSpec{12};
   return spec;
 }
 const ModelSpec kSpec = CacheSpec();
@@ -33,53 +31,40 @@ float ValueOf(std::span<const TokenId> tokens, int position, size_t layer, int h
   return float(hash >> 40);
 }
 
-// Tokens [first, tokens.size()); windowed layers may begin later.
-KvSegment SegmentOf(std::span<const TokenId> tokens, int first, int windowed_from = 0,
-                    RopeVariant rope = {}) {
+// Tokens [first, tokens.size()).
+KvSegment SegmentOf(std::span<const TokenId> tokens, int first) {
   const int end = int(tokens.size());
-  KvSegment segment;
-  segment.id.rope = rope;
-  std::vector<KvLayerView> layers;
-  for (size_t i = 0; i < kSpec.layers.size(); ++i) {
-    const int from = kSpec.layers[i].attn.window ? std::clamp(windowed_from, first, end) : first;
-    KvLayerView view;
-    view.first = from, view.count = end - from, view.dtype = DType::kF32;
-    layers.push_back(view);
-  }
-  auto memory = std::make_shared<std::vector<float>>(CompactBytes(layers, kSpec) / sizeof(float));
-  PlaceCompact(layers, kSpec, reinterpret_cast<const std::byte*>(memory->data()));
-  for (size_t i = 0; i < layers.size(); ++i)
-    for (bool value : {false, true}) {
-      float* out = const_cast<float*>(reinterpret_cast<const float*>(value ? layers[i].v : layers[i].k));
+  KvSegment segment{.first = first, .count = end - first};
+  segment.layers.assign(kSpec.layers.size(), KvLayerView{.dtype = DType::kF32});
+  auto memory = std::make_shared<std::vector<float>>(CompactBytes(segment, kSpec) / sizeof(float));
+  PlaceCompact(segment, kSpec, reinterpret_cast<const std::byte*>(memory->data()));
+  float* out = memory->data();
+  for (size_t i = 0; i < kSpec.layers.size(); ++i)
+    for (bool value : {false, true})
       for (int h = 0; h < 2; ++h)
-        for (int t = layers[i].first; t < end; ++t)
+        for (int t = first; t < end; ++t)
           for (int d = 0; d < 4; ++d) *out++ = ValueOf(tokens, t, i, h, d, value);
-    }
-  segment.layers = std::move(layers);
   segment.owner = std::move(memory);
   return segment;
 }
 
-// Complete, contiguous, and right wherever a text that continues can see it.
+// Complete, contiguous and right.
 void CheckHit(const PrefixCache::Hit& hit, std::span<const TokenId> tokens) {
   int end = 0;
   for (const KvSegment& segment : hit.segments) {
     EXPECT_NO_THROW(CheckSegment(segment, kSpec, segment.id));
-    EXPECT_EQ(segment.first(), end);
-    EXPECT_GT(segment.count(), 0);
-    end += segment.count();
-    for (size_t i = 0; i < kSpec.layers.size(); ++i) {
-      const auto& window = kSpec.layers[i].attn.window;
-      const int seen_from = window ? hit.tokens - *window + 1 : 0;
-      for (int t = std::max(seen_from, segment.first()); t < end; ++t)
+    EXPECT_EQ(segment.first, end);
+    EXPECT_GT(segment.count, 0);
+    end += segment.count;
+    for (size_t i = 0; i < kSpec.layers.size(); ++i)
+      for (int t = segment.first; t < end; ++t)
         for (int h = 0; h < 2; ++h)
           for (bool value : {false, true}) {
-            const KvLayerView& view = segment.layers[i];
+            const KvLayerView& view = segment.kv(i);
             std::array<float, 4> out;
-            ReadHead(view, value ? view.v : view.k, h, t, out);
+            ReadHead(view, value ? view.v : view.k, h, t - segment.first, out);
             for (int d = 0; d < 4; ++d) ASSERT_EQ(out[size_t(d)], ValueOf(tokens, t, i, h, d, value));
           }
-    }
   }
   EXPECT_EQ(end, hit.tokens);
 }
@@ -108,7 +93,8 @@ TEST(PrefixCache, FindsPrefixesOfAnyLength) {
     CheckHit(hit, question);
   }
   EXPECT_EQ(cache.Find(Range(10, 1), {}).tokens, 0);
-  EXPECT_EQ(cache.Find(text, {7}).tokens, 0) << "another RoPE variant";
+  EXPECT_EQ(cache.Find(text, {{7}}).tokens, 0) << "another RoPE variant";
+  EXPECT_EQ(cache.Find(text, {{}, 7}).tokens, 0) << "another adapter";
 }
 
 TEST(PrefixCache, KeepsWhatTextsShareOnce) {
@@ -166,26 +152,6 @@ TEST(PrefixCache, SegmentsOutliveTheCache) {
   CheckHit(hit, text);
 }
 
-// A ring has kept the last tokens of windowed layers only.
-TEST(PrefixCache, MovesBackToWhereTheWindowExists) {
-  PrefixCache cache(kSpec, 1 << 20, false);
-  const auto text = Range(60);
-  Insert(cache, std::span(text).first(20));
-  cache.Insert(text, 20, SegmentOf(text, 20, 45));
-  // Windows of 5 and 12: a text that continues at 56 or later sees tokens from 45 on, one at 20 those before.
-  for (int length = 0; length <= 60; ++length) {
-    const auto hit = cache.Find(Range(length), {});
-    EXPECT_EQ(hit.tokens, length <= 20 || length >= 56 ? length : 20) << length;
-    CheckHit(hit, text);
-  }
-  // The same when a branch cuts the run.
-  auto other = text;
-  other[50] = 99;
-  Insert(cache, other, 20);
-  EXPECT_EQ(cache.Find(text, {}).tokens, 60);
-  EXPECT_EQ(cache.Find(std::span(text).first(50), {}).tokens, 20);
-}
-
 // Against a list of all texts that were inserted, with random cuts and a shrinking memory.
 TEST(PrefixCache, AgreesWithASearchThroughAllTexts) {
   std::mt19937 random(3);
@@ -225,7 +191,7 @@ TEST(Compact, CopiesAnyLayout) {
   float* at = memory->data();
   for (size_t i = 0; i < kSpec.layers.size(); ++i)
     for (bool value : {false, true}) {
-      KvLayerView& view = strided.layers[i];
+      KvLayerView& view = strided.kv(i);
       (value ? view.v : view.k) = reinterpret_cast<const std::byte*>(at);
       view.head_stride = 4 * 9, view.token_stride = 1, view.dim_stride = 9;
       for (int h = 0; h < 2; ++h)
@@ -235,13 +201,13 @@ TEST(Compact, CopiesAnyLayout) {
   strided.owner = memory;
   for (const KvSegment& segment : {whole, strided}) {
     const KvSegment copy = Compact(Slice(segment, 2, 5), kSpec);
-    EXPECT_EQ(copy.first(), 2);
-    EXPECT_EQ(copy.count(), 5);
-    EXPECT_EQ(copy.bytes(kSpec), CompactBytes(copy.layers, kSpec));
+    EXPECT_EQ(copy.first, 2);
+    EXPECT_EQ(copy.count, 5);
+    EXPECT_EQ(CompactBytes(copy, kSpec), 5u * 3 * 2 * 8 * sizeof(float));
     for (size_t i = 0; i < kSpec.layers.size(); ++i)
       for (int t = 2; t < 7; ++t) {
         std::array<float, 4> out;
-        ReadHead(copy.layers[i], copy.layers[i].v, 1, t, out);
+        ReadHead(copy.kv(i), copy.kv(i).v, 1, t - 2, out);
         for (int d = 0; d < 4; ++d) EXPECT_EQ(out[size_t(d)], ValueOf(text, t, i, 1, d, true));
       }
   }

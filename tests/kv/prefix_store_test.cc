@@ -17,33 +17,28 @@ namespace fs = std::filesystem;
 ModelSpec StoreSpec() {
   ModelSpec spec;
   spec.width = 4, spec.vocab = 100, spec.max_context = 64;
-  spec.layers.resize(2);
-  for (LayerSpec& layer : spec.layers) {
-    layer.attn.heads = layer.attn.kv_heads = 1, layer.attn.head_dim = 2;
-    layer.mlp.hidden = 4;
-  }
-  spec.layers[1].attn.window = 3;
+  AttentionSpec attention;
+  attention.heads = attention.kv_heads = 1, attention.head_dim = 2;
+  spec.layers.assign(2, PreNormLayer({}, attention, {.hidden = 4}));
   return spec;
 }
 
 class PrefixStoreTest : public ::testing::Test {
  protected:
-  PrefixStore Open(size_t limit = 1 << 20, uint64_t weights = 5) {
-    return {folder_.path() / "kv", spec_, {SpecDigest(spec_), weights, {}}, limit};
+  KvIdentity Id(uint64_t weights, const char* producer) const {
+    return {SpecDigest(spec_), weights, ComputedBy(producer)};
+  }
+  PrefixStore Open(size_t limit = 1 << 20, uint64_t weights = 5, const char* producer = "cpu") {
+    return {folder_.path() / "kv", spec_, Id(weights, producer), limit};
   }
 
-  // Tokens [first, end) of a text, the windowed layer from `windowed_from` on.
-  KvSegment Segment(int first, int end, int windowed_from = 0, uint64_t weights = 5) {
-    KvSegment segment;
-    segment.id = {SpecDigest(spec_), weights, {}};
-    for (int from : {first, std::max(first, windowed_from)}) {
-      KvLayerView view;
-      view.first = from, view.count = end - from, view.dtype = DType::kF16;
-      segment.layers.push_back(view);
-    }
-    auto memory = std::make_shared<std::vector<uint16_t>>(CompactBytes(segment.layers, spec_) / 2);
+  // Tokens [first, end) of a text.
+  KvSegment Segment(int first, int end, const char* producer = "cpu") {
+    KvSegment segment{.id = Id(5, producer), .first = first, .count = end - first};
+    segment.layers.assign(2, KvLayerView{.dtype = DType::kF16});
+    auto memory = std::make_shared<std::vector<uint16_t>>(CompactBytes(segment, spec_) / 2);
     for (size_t i = 0; i < memory->size(); ++i) (*memory)[i] = uint16_t(size_t(first) * 1000 + i);
-    PlaceCompact(segment.layers, spec_, reinterpret_cast<const std::byte*>(memory->data()));
+    PlaceCompact(segment, spec_, reinterpret_cast<const std::byte*>(memory->data()));
     segment.owner = memory;
     return segment;
   }
@@ -64,7 +59,7 @@ class PrefixStoreTest : public ::testing::Test {
 };
 
 TEST_F(PrefixStoreTest, GivesBackWhatItWasGiven) {
-  const KvSegment a = Segment(0, 3), b = Segment(3, 8, 6);
+  const KvSegment a = Segment(0, 3), b = Segment(3, 8);
   {
     PrefixStore store = Open();
     EXPECT_TRUE(store.Write(std::span(text_).first(3), 0, a));
@@ -81,12 +76,12 @@ TEST_F(PrefixStoreTest, GivesBackWhatItWasGiven) {
     const auto read = store.Read(*entry->run);
     ASSERT_TRUE(read);
     EXPECT_EQ(read->id, segment->id);
+    EXPECT_EQ(read->first, segment->first);
+    ASSERT_EQ(read->count, segment->count);
     for (size_t i = 0; i < 2; ++i) {
-      const KvLayerView &got = read->layers[i], &want = segment->layers[i];
-      EXPECT_EQ(got.first, want.first);
-      ASSERT_EQ(got.count, want.count);
-      EXPECT_EQ(std::memcmp(got.k, want.k, size_t(want.count) * 4), 0);
-      EXPECT_EQ(std::memcmp(got.v, want.v, size_t(want.count) * 4), 0);
+      const KvLayerView &got = read->kv(i), &want = segment->kv(i);
+      EXPECT_EQ(std::memcmp(got.k, want.k, size_t(segment->count) * 4), 0);
+      EXPECT_EQ(std::memcmp(got.v, want.v, size_t(segment->count) * 4), 0);
     }
   }
   EXPECT_TRUE(store.TakeWarnings().empty());
@@ -100,6 +95,17 @@ TEST_F(PrefixStoreTest, OtherModelsFilesAreTheirs) {
   EXPECT_EQ(FileCount(), 1u);
   EXPECT_FALSE(other.Read({OnlyFile()}));
   EXPECT_EQ(other.TakeWarnings().size(), 1u);
+}
+
+// Keys and values of quantised weights look like any others: only their origin tells.
+TEST_F(PrefixStoreTest, OtherProducersFilesAreTheirs) {
+  Open().Write(text_, 0, Segment(0, 8));
+  PrefixStore other = Open(1 << 20, 5, "mlx q4");
+  EXPECT_TRUE(other.Scan().empty());
+  EXPECT_FALSE(other.Read({OnlyFile()}));
+  other.Write(text_, 0, Segment(0, 8, "mlx q4"));
+  EXPECT_EQ(FileCount(), 2u);
+  EXPECT_EQ(Open().Scan().size(), 1u);
 }
 
 TEST_F(PrefixStoreTest, DamagedAndForeignFilesAreIgnoredWithOneLine) {

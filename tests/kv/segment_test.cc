@@ -13,10 +13,9 @@ ModelSpec Spec() {
   ModelSpec spec;
   spec.width = 8, spec.vocab = 10, spec.max_context = 64;
   spec.layers.resize(2);
-  for (LayerSpec& layer : spec.layers) {
-    layer.attn.heads = layer.attn.kv_heads = 2;
-    layer.attn.head_dim = 4;
-  }
+  AttentionSpec attention;
+  attention.heads = attention.kv_heads = 2, attention.head_dim = 4;
+  for (LayerSpec& layer : spec.layers) layer.mixer = attention;
   return spec;
 }
 
@@ -27,10 +26,10 @@ float Element(int layer, bool value, int head, int token, int dim) {
 
 // A segment of tokens [3, 8) whose layers have the given strides, in f32.
 KvSegment Make(int64_t head_stride, int64_t token_stride, int64_t dim_stride) {
-  KvSegment segment;
+  KvSegment segment{.first = 3, .count = 5};
   auto memory = std::make_shared<std::vector<std::vector<float>>>();
   for (int layer = 0; layer < 2; ++layer) {
-    KvLayerView view{3, 5, nullptr, nullptr, DType::kF32, head_stride, token_stride, dim_stride};
+    KvLayerView view{nullptr, nullptr, DType::kF32, head_stride, token_stride, dim_stride};
     for (bool value : {false, true}) {
       auto& floats = memory->emplace_back(2048, NAN);
       for (int h = 0; h < 2; ++h)
@@ -49,11 +48,11 @@ KvSegment Make(int64_t head_stride, int64_t token_stride, int64_t dim_stride) {
 void ExpectElements(const KvSegment& segment) {
   std::vector<float> head(4);
   for (int layer = 0; layer < 2; ++layer) {
-    const KvLayerView& view = segment.layers[size_t(layer)];
+    const KvLayerView& view = segment.kv(size_t(layer));
     for (bool value : {false, true})
       for (int h = 0; h < 2; ++h)
         for (int t = 3; t < 8; ++t) {
-          ReadHead(view, value ? view.v : view.k, h, t, head);
+          ReadHead(view, value ? view.v : view.k, h, t - segment.first, head);
           for (int d = 0; d < 4; ++d) EXPECT_EQ(head[size_t(d)], Element(layer, value, h, t, d));
         }
   }
@@ -68,7 +67,7 @@ TEST(KvSegment, ReadsEveryLayout) {
     const KvSegment segment = Make(head, token, dim);
     CheckSegment(segment, spec, {});
     ExpectElements(segment);
-    EXPECT_EQ(segment.bytes(spec), size_t(2 * 2 * 5 * 8 * 4));
+    EXPECT_EQ(CompactBytes(segment, spec), size_t(2 * 2 * 5 * 8 * 4));
   }
 }
 
@@ -87,39 +86,79 @@ TEST(KvSegment, RefusesWhatIsNotOurs) {
   };
   refused([](KvSegment& s) { s.id.weights = 1; }, "another model");
   refused([](KvSegment& s) { s.id.spec = 1; }, "another model");
-  refused([](KvSegment& s) { s.id.rope.length = 9; }, "RoPE");
+  refused([](KvSegment& s) { s.id.variant.rope.length = 9; }, "RoPE");
   refused([](KvSegment& s) { s.layers.pop_back(); }, "number of layers");
-  refused([](KvSegment& s) { s.layers[1].count = 4; }, "different tokens");
-  refused([](KvSegment& s) { s.layers[1].first = 4; }, "different tokens");
-  refused([](KvSegment& s) { s.layers[0].dtype = DType::kQ8_0; }, "f32, f16 or bf16");
-  refused([](KvSegment& s) { s.layers[1].v = nullptr; }, "no memory");
+  refused([](KvSegment& s) { s.id.variant.adapter = 3; }, "adapter");
+  refused([](KvSegment& s) { s.first = -1; }, "negative");
+  refused([](KvSegment& s) { s.layers[1] = std::monostate(); }, "none where it has");
+  refused([](KvSegment& s) { s.layers[1] = StateView(); }, "none where it has");
+  refused([](KvSegment& s) { s.kv(0).dtype = DType::kQ8_0; }, "f32, f16 or bf16");
+  refused([](KvSegment& s) { s.kv(1).v = nullptr; }, "no memory");
   // What Core ML was seen to report: strides of zero, and strides that fold two tokens onto one place.
-  refused([](KvSegment& s) { s.layers[0].token_stride = 0; }, "overlap");
-  refused(
-      [](KvSegment& s) { s.layers[0].head_stride = s.layers[0].token_stride = s.layers[0].dim_stride = 0; },
-      "overlap");
-  refused([](KvSegment& s) { s.layers[0].head_stride = 19; }, "overlap");
-  refused([](KvSegment& s) { s.layers[0].token_stride = -4; }, "overlap");
+  refused([](KvSegment& s) { s.kv(0).token_stride = 0; }, "overlap");
+  refused([](KvSegment& s) { s.kv(0).head_stride = s.kv(0).token_stride = s.kv(0).dim_stride = 0; },
+          "overlap");
+  refused([](KvSegment& s) { s.kv(0).head_stride = 19; }, "overlap");
+  refused([](KvSegment& s) { s.kv(0).token_stride = -4; }, "overlap");
 }
 
-TEST(KvSegment, ViewsPackedLayout) {
-  const ModelSpec spec = Spec();
-  auto memory = std::make_shared<std::array<std::vector<float>, 2>>();
-  for (bool value : {false, true})
-    for (int layer = 0; layer < 2; ++layer)
-      for (int t = 3; t < 8; ++t)
-        for (int h = 0; h < 2; ++h)
-          for (int d = 0; d < 4; ++d) (*memory)[value].push_back(Element(layer, value, h, t, d));
-  const auto bytes = [&](int i) { return reinterpret_cast<const std::byte*>((*memory)[size_t(i)].data()); };
-  const KvSegment segment =
-      ViewPacked(spec, {}, KeyForm::kRaw, bytes(0), bytes(1), DType::kF32, 3, 5, memory);
-  CheckSegment(segment, spec, {});
-  EXPECT_EQ(segment.key_form, KeyForm::kRaw);
-  ExpectElements(segment);
+// How a segment was computed is the cache's affair: two devices may hand over to each other.
+TEST(KvSegment, PassesBetweenProducers) {
+  KvSegment segment = Make(20, 4, 1);
+  segment.id.computed = ComputedBy("mlx q4");
+  EXPECT_NO_THROW(CheckSegment(segment, Spec(), {.computed = ComputedBy("cpu")}));
+}
 
-  ModelSpec uneven = spec;
-  uneven.layers[1].attn.head_dim = 8;
-  EXPECT_THROW(ViewPacked(uneven, {}, KeyForm::kRaw, bytes(0), bytes(1), DType::kF32, 3, 5, memory), Error);
+// ---- layers with a state ----
+
+// Attention, a short convolution, nothing, a delta net.
+ModelSpec HybridSpec() {
+  ModelSpec spec = Spec();
+  spec.layers.resize(4);
+  spec.layers[1].mixer = ShortConvSpec{.conv = {.channels = 6, .taps = 3}};
+  spec.layers[2].mixer = std::monostate();
+  DeltaNetSpec delta{.key_heads = 1, .value_heads = 2, .key_dim = 3, .value_dim = 4};
+  delta.conv = {.channels = 2 * 3 + 2 * 4, .taps = 4};
+  spec.layers[3].mixer = delta;
+  return spec;
+}
+
+KvSegment HybridSegment(const std::vector<float>& tail1, const std::vector<float>& state3,
+                        const std::vector<float>& tail3) {
+  KvSegment segment = Make(20, 4, 1);
+  segment.layers[1] = StateView{{}, tail1};
+  segment.layers.push_back(std::monostate());
+  segment.layers.push_back(StateView{state3, tail3});
+  return segment;
+}
+
+TEST(KvSegment, HoldsStatesOfTheirEnd) {
+  const ModelSpec spec = HybridSpec();
+  const std::vector<float> tail1(12, 1.5f), state3(24, 2.5f), tail3(42, 3.5f);
+  const KvSegment whole = HybridSegment(tail1, state3, tail3);
+  CheckSegment(whole, spec, {});
+  EXPECT_EQ(CompactBytes(whole, spec), 2 * 5 * 8 * 4u + (12 + 24 + 42) * 4u);
+  EXPECT_EQ(MemoryBytes(spec, {.kv = DType::kF32}, 5), CompactBytes(whole, spec));
+
+  const KvSegment copy = Compact(whole, spec);
+  ASSERT_NE(copy.owner, whole.owner);
+  const auto& state = std::get<StateView>(copy.layers[3]);
+  EXPECT_EQ(std::vector<float>(state.state.begin(), state.state.end()), state3);
+  EXPECT_EQ(std::vector<float>(state.tail.begin(), state.tail.end()), tail3);
+  EXPECT_EQ(std::get<StateView>(copy.layers[1]).tail[11], 1.5f);
+
+  const KvSegment end = Slice(whole, 5, 3), middle = Slice(whole, 4, 2);
+  CheckSegment(end, spec, {});
+  CheckSegment(middle, spec, {});
+  EXPECT_TRUE(std::holds_alternative<StateView>(end.layers[3]));
+  EXPECT_TRUE(std::holds_alternative<std::monostate>(middle.layers[3])) << "a state holds at the end only";
+  std::vector<float> head(4);
+  ReadHead(middle.kv(0), middle.kv(0).v, 1, 0, head);
+  EXPECT_EQ(head[2], Element(0, true, 1, 4, 2));
+
+  KvSegment wrong = whole;
+  wrong.layers[3] = StateView{std::span(state3).first(23), tail3};
+  EXPECT_THROW(CheckSegment(wrong, spec, {}), Error);
 }
 
 }  // namespace

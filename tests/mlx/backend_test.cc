@@ -102,7 +102,7 @@ class MlxBackendTest : public ::testing::Test {
   MlxBackendTest() : model_(test::RandomModel(test::MixedSpec())) {
     loaded_ = LoadMlxModel(model_.spec, model_.tensors);
     DeviceInfo info;
-    info.name = "mlx", info.max_rows = 256;
+    info.Name() = "mlx", info.max_rows = 256;
     device_ = std::make_unique<LocalDevice<MlxBackend>>(
         MlxBackend(loaded_, std::make_unique<FaultyKernels>(fault_)), info);
   }
@@ -145,7 +145,7 @@ TEST_F(MlxBackendTest, AFailureLosesTheOpenSlotsOnly) {
 // Where steps write in place, a failure is the failing steps' own: others go on as if nothing had been.
 TEST_F(MlxBackendTest, AFailureLeavesOtherSlotsAlone) {
   DeviceInfo info;
-  info.name = "mlx", info.max_rows = 256;
+  info.Name() = "mlx", info.max_rows = 256;
   device_ = std::make_unique<LocalDevice<MlxBackend>>(
       MlxBackend(loaded_, std::make_unique<InPlaceKernels>(fault_)), info);
   const auto ids = SomeTokens(20, model_.spec.vocab);
@@ -308,7 +308,7 @@ TEST_F(MlxBackendTest, WhatAModelTakesIsKnownBefore) {
     const DeviceInfo info = OpenMlxDevice(LoadMlxModel(model_.spec, model_.tensors, options))->Info();
     EXPECT_EQ(memory.weights, floats * size_t(Info(type).block_bytes));
     EXPECT_EQ(info.weight_bytes, memory.weights);
-    EXPECT_EQ(info.kv_bytes_per_token, memory.kv_per_token);
+    EXPECT_EQ(info.memory.kv, memory.memory.kv);
     EXPECT_EQ(memory.shared, std::string(MlxBackendName()) != "cuda");
   }
 }
@@ -335,12 +335,12 @@ TEST(MlxHandoff, WrappedAndUploadedAreTheSegment) {
   const ModelSpec spec = test::MixedSpec();
   constexpr int kTokens = 5;
   for (const auto layout : {0, 1, 2}) {
-    KvSegment segment;
+    KvSegment segment{.first = 7, .count = kTokens};
     auto memory = std::make_shared<std::vector<std::vector<uint16_t>>>();
     std::vector<std::vector<float>> want;
     for (size_t i = 0; i < spec.layers.size(); ++i) {
-      const AttentionSpec& a = spec.layers[i].attn;
-      KvLayerView view{7, kTokens, nullptr, nullptr, DType::kF16, 0, 0, 0};
+      const AttentionSpec& a = AttentionOf(spec.layers[i]);
+      KvLayerView view{.dtype = DType::kF16};
       if (layout == 0)
         view.head_stride = kTokens * a.head_dim, view.token_stride = a.head_dim, view.dim_stride = 1;
       if (layout == 1) view.head_stride = a.head_dim, view.token_stride = a.kv_width(), view.dim_stride = 1;
@@ -366,8 +366,8 @@ TEST(MlxHandoff, WrappedAndUploadedAreTheSegment) {
     for (const auto& layers : {WrapSegment(spec, segment), UploadSegment(spec, segment)}) {
       ASSERT_EQ(layers.size(), spec.layers.size());
       for (size_t i = 0; i < layers.size(); ++i) {
-        EXPECT_EQ(layers[i].k.shape(),
-                  (mx::Shape{1, spec.layers[i].attn.kv_heads, kTokens, spec.layers[i].attn.head_dim}));
+        const AttentionSpec& a = AttentionOf(spec.layers[i]);
+        EXPECT_EQ(layers[i].k.shape(), (mx::Shape{1, a.kv_heads, kTokens, a.head_dim}));
         EXPECT_EQ(ReadFloats(layers[i].k), want[2 * i]) << "layer " << i << ", layout " << layout;
         EXPECT_EQ(ReadFloats(layers[i].v), want[2 * i + 1]) << "layer " << i << ", layout " << layout;
       }

@@ -168,7 +168,7 @@ void CheckAttention(const std::vector<int>& lengths) {
 
   AttentionSpec a;
   a.heads = H, a.kv_heads = K, a.head_dim = D, a.scale = numbers[0];
-  if (WINDOW > 0) a.window = WINDOW;
+  if (WINDOW > 0) a.window = WindowSpec{WINDOW};
   if (CAPPED) a.soft_cap = numbers[1];
   MlxLayerCache cache{ToArray(k, {slots, K, tokens, D}), ToArray(v, {slots, K, tokens, D})};
   const mx::array matrix = ToArray(x, {rows, kStride});

@@ -1,5 +1,5 @@
 // On MLX a row may differ with its batch by what the error table allows; no more changes with scheduling.
-#include "tests/engine/mixes.h"
+#include "tests/serving/mixes.h"
 
 #include <map>
 

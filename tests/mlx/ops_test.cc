@@ -114,19 +114,23 @@ TEST_P(MlxOp, NormWholeAndByGroup) {
   for (int rows : kRows)
     for (int groups : {1, 3, 8})
       for (int size : {1, 8, 33, 128}) {
-        const auto x = Random(rows * groups * size, 3), gain = Random(size);
-        for (bool plus_one : {false, true}) {
-          std::vector<float> held = gain;  // weights hold what is multiplied by
-          if (plus_one)
-            for (float& g : held) g += 1;
-          held = Rounded(held);
-          std::vector<double> want(held.begin(), held.end());
-          for (double& g : want) g -= plus_one;
-          const NormSpec spec{1e-6f, plus_one};
-          Expect(mlx_->Norm(Mlx(x, rows), Plain(held, size), spec, groups),
-                 reference_->Norm(Want(x, rows), want, spec, groups),
-                 fmt::format("{} groups of {}", groups, size));
-        }
+        const auto x = Random(rows * groups * size, 3), gain = Random(size), bias = Random(size);
+        const NormWeights<MlxWeight> held{Plain(gain, size), Plain(bias, size)};
+        const NormWeights<std::vector<double>> want{{{gain.begin(), gain.end()}},
+                                                    {{bias.begin(), bias.end()}}};
+        const std::string what = fmt::format("{} groups of {}", groups, size);
+        const NormSpec spec{1e-6f};
+        Expect(mlx_->NormHeads(Mlx(x, rows), {held.gain, {}}, spec, groups),
+               reference_->NormHeads(Want(x, rows), {want.gain, {}}, spec, groups), what);
+        const NormSpec without{.eps = 1e-6f, .gain = false};
+        Expect(mlx_->NormHeads(Mlx(x, rows), {}, without, groups),
+               reference_->NormHeads(Want(x, rows), {}, without, groups), what + " without a gain");
+        if (groups > 1 || size == 1) continue;
+        Expect(mlx_->Norm(Mlx(x, rows), {held.gain, {}}, spec),
+               reference_->Norm(Want(x, rows), {want.gain, {}}, spec), what);
+        const NormSpec layer_norm{.eps = 1e-5f, .mean = true, .bias = true};
+        Expect(mlx_->Norm(Mlx(x, rows), held, layer_norm), reference_->Norm(Want(x, rows), want, layer_norm),
+               "LayerNorm of " + std::to_string(size));
       }
 }
 
@@ -135,31 +139,43 @@ TEST_P(MlxOp, GateAndAdd) {
     for (int columns : {1, 31, 64}) {
       const auto x = Random(rows * columns, 3), y = Random(rows * columns);
       for (Activation activation : {Activation::kSilu, Activation::kGelu, Activation::kGeluTanh})
-        Expect(mlx_->Gate(Mlx(x, rows), Mlx(y, rows), activation),
-               reference_->Gate(Want(x, rows), Want(y, rows), activation),
-               fmt::format("gate {}", int(activation)));
-      Expect(mlx_->Add(Mlx(x, rows), Mlx(y, rows)), reference_->Add(Want(x, rows), Want(y, rows)), "add");
+        for (bool gated : {true, false}) {
+          const MlxTensor up = Mlx(y, rows);
+          const ReferenceOps::Tensor up_want = Want(y, rows);
+          const GateSpec gate{.act = activation};
+          Expect(mlx_->Gate(Mlx(x, rows), gated ? &up : nullptr, gate),
+                 reference_->Gate(Want(x, rows), gated ? &up_want : nullptr, gate),
+                 fmt::format("gate {}", Name(activation)));
+        }
+      for (float scale : {1.f, 0.22f})
+        Expect(mlx_->Add(Mlx(x, rows), Mlx(y, rows), scale),
+               reference_->Add(Want(x, rows), Want(y, rows), scale), "add");
     }
 }
 
 // What is folded into one kernel's call equals the operations one by one.
 TEST_P(MlxOp, FoldedProducts) {
-  const auto& mlx = mlx_->ModelWeights().layers[0];
-  const auto& want = reference_->ModelWeights().layers[0];
-  const LayerSpec& spec = model_.spec.layers[0];
+  const auto& layer = mlx_->ModelWeights().layers[0];
+  const auto& layer_want = reference_->ModelWeights().layers[0];
+  const auto& mlx = MlpOf(layer);
+  const auto& want = MlpOf(layer_want);
+  const auto& attention = AttentionOf(layer);
+  const auto& attention_want = AttentionOf(layer_want);
+  const NormSpec norm = *model_.spec.layers[0].ffn[0].pre;
   for (int rows : kRows) {
     const auto x = Random(rows * 32, 2);
-    const auto h = mlx_->Norm(Mlx(x, rows), mlx.pre_mlp, spec.pre_mlp, 1);
-    const auto h_want = reference_->Norm(Want(x, rows), want.pre_mlp, spec.pre_mlp, 1);
-    const auto gated = mlx_->Gate(mlx_->Linear(h, mlx.gate), mlx_->Linear(h, mlx.up), Activation::kSilu);
-    const auto gated_want = reference_->Gate(reference_->Linear(h_want, want.gate),
-                                             reference_->Linear(h_want, want.up), Activation::kSilu);
+    const auto h = mlx_->Norm(Mlx(x, rows), layer.ffn[0].pre, norm);
+    const auto h_want = reference_->Norm(Want(x, rows), layer_want.ffn[0].pre, norm);
+    const auto up = mlx_->Linear(h, mlx.up);
+    const auto up_want = reference_->Linear(h_want, want.up);
+    const auto gated = mlx_->Gate(mlx_->Linear(h, *mlx.gate), &up, {});
+    const auto gated_want = reference_->Gate(reference_->Linear(h_want, *want.gate), &up_want, {});
     Expect(gated, gated_want, "norm, products, gate");
-    Expect(mlx_->Add(Mlx(x, rows), mlx_->Linear(gated, mlx.down)),
-           reference_->Add(Want(x, rows), reference_->Linear(gated_want, want.down)), "product, add");
-    const auto k = mlx_->Linear(h, mlx.k), q = mlx_->Linear(h, mlx.q);  // parts of one stacked product
-    Expect(k, reference_->Linear(h_want, want.k), "keys");
-    Expect(q, reference_->Linear(h_want, want.q), "queries");
+    Expect(mlx_->Add(Mlx(x, rows), mlx_->Linear(gated, mlx.down), 1),
+           reference_->Add(Want(x, rows), reference_->Linear(gated_want, want.down), 1), "product, add");
+    const auto k = mlx_->Linear(h, *attention.k), q = mlx_->Linear(h, attention.q);  // of one stacked product
+    Expect(k, reference_->Linear(h_want, *attention_want.k), "keys");
+    Expect(q, reference_->Linear(h_want, attention_want.q), "queries");
   }
 }
 
@@ -184,7 +200,7 @@ TEST_P(MlxOp, AttentionOfEveryKind) {
     const Rows rows{ids, pos, slot, pos}, want_rows{ids, pos, want_slot, pos};
     mlx_->BeginRows(rows);
     for (int layer = 0; layer < int(model_.spec.layers.size()); ++layer) {
-      const AttentionSpec& a = model_.spec.layers[size_t(layer)].attn;
+      const AttentionSpec& a = AttentionOf(model_.spec.layers[size_t(layer)]);
       const auto q = Random(n * a.q_width(), 1.5f), k = Random(n * a.kv_width(), 1.5f),
                  v = Random(n * a.kv_width());
       const auto turn = [&](auto& ops, auto t, int heads, const Rows& r) {
@@ -215,13 +231,13 @@ TEST_P(MlxOp, EmbedAndLogits) {
     const MlxTensor x = mlx_->Embed(mlx_->ModelWeights().embed, 1.5f, rows);
     Expect(x, reference_->Embed(want_table, 1.5f, rows), "embed");
     const auto h = Random(5 * 32), gain = Random(32);
-    const NormSpec norm{1e-5f, false};
-    Expect(mlx_->Logits(Mlx(h, 5), mlx_->ModelWeights().embed, 20.f, rows),
-           reference_->Logits(Want(h, 5), want_table, 20.f, rows), "logits");
-    const auto normed = reference_->Norm(Want(h, 5), {gain.begin(), gain.end()}, norm, 1);
-    Expect(
-        mlx_->Logits(mlx_->Norm(Mlx(h, 5), Plain(gain, 32), norm, 1), mlx_->ModelWeights().embed, {}, rows),
-        reference_->Logits(normed, want_table, {}, rows), "norm, logits");
+    const NormSpec norm{1e-5f};
+    Expect(mlx_->Logits(Mlx(h, 5), mlx_->ModelWeights().embed, 20.f, 0.5f, rows),
+           reference_->Logits(Want(h, 5), want_table, 20.f, 0.5f, rows), "logits");
+    const auto normed = reference_->Norm(Want(h, 5), {{{gain.begin(), gain.end()}}, {}}, norm);
+    Expect(mlx_->Logits(mlx_->Norm(Mlx(h, 5), {Plain(gain, 32), {}}, norm), mlx_->ModelWeights().embed, {}, 1,
+                        rows),
+           reference_->Logits(normed, want_table, {}, 1, rows), "norm, logits");
   }
 }
 

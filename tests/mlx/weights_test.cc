@@ -39,18 +39,18 @@ test::TinyModel QuantisedModel(DType type) {
   const bool large = Info(type).block_values == 256;
   ModelSpec spec;
   spec.width = large ? 256 : 64, spec.vocab = 96, spec.max_context = 64, spec.tied_head = false;
-  LayerSpec layer;
-  layer.attn.heads = 4, layer.attn.kv_heads = 2, layer.attn.head_dim = spec.width / 4;
-  layer.attn.qkv_bias = true;
-  layer.attn.rope = RopeSpec{10000, 16, {}};
-  layer.mlp.hidden = large ? 512 : 96;
-  layer.post_attn = NormSpec{1e-6f, true};
+  AttentionSpec attention;
+  attention.heads = 4, attention.kv_heads = 2, attention.head_dim = spec.width / 4;
+  attention.q_bias = attention.kv_bias = true;
+  attention.rope = RopeSpec{10000, 16};
+  LayerSpec layer = PreNormLayer({}, attention, {.hidden = large ? 512 : 96});
+  layer.post_mixer = NormSpec{1e-6f};
   spec.layers = {layer};
   test::TinyModel model = test::RandomModel(spec);
   unsigned seed = 1;
   ForEachWeight(spec, model.tensors, [&](TensorView& t, const WeightInfo& info) {
     if (info.shape.size() == 2) t = RandomBlocks(type, info.shape[0], info.shape[1], seed++);
-    if (info.role == Role::kQuery) t.interleaved_heads = 4;
+    if (info.Is(Part::kQ)) t.interleaved_heads = 4;
   });
   return model;
 }
@@ -76,15 +76,13 @@ void ExpectSameBits(const ModelSpec& spec, Weights<TensorView>& tensors, const M
     for (const auto& part : {w.values, w.scales, w.biases})
       if (part) bytes += part->nbytes();
     std::vector<float> want = views[next++]->ReadAll();
-    if (info.part == "post_attn")
-      for (float& x : want) x += 1;
     if (info.shape.size() == 1)
       for (float& x : want) x = ReadFloats(mx::astype(mx::array(x), options.activations))[0];
     const std::vector<float> got = ReadFloats(Dequantise(w));
-    ASSERT_EQ(got.size(), want.size()) << info.name;
+    ASSERT_EQ(got.size(), want.size()) << info.Name();
     for (size_t i = 0; i < want.size(); ++i)
       ASSERT_EQ(std::bit_cast<uint32_t>(got[i] + 0.f), std::bit_cast<uint32_t>(want[i] + 0.f))
-          << info.name << " " << i;
+          << info.Name() << " " << i;
   });
   EXPECT_EQ(bytes, predicted);
 }
@@ -117,7 +115,7 @@ TEST(MlxWeights, WhatMlxQuantisedIsTheFileBitForBit) {
     MlxWeightChanges changes;
     const auto weights = LoadWeights(source.spec, source.tensors, {mx::float32, 0}, &changes);
     EXPECT_TRUE(changes.rounded.empty()) << name;
-    EXPECT_EQ(weights.layers[0].down.weight.bits, 4);
+    EXPECT_EQ(MlpOf(weights.layers[0]).down.weight.bits, 4);
     EXPECT_EQ(weights.embed.bits, std::string(name).ends_with("mixed") ? 8 : 4);
     EXPECT_EQ(weights.embed.group, std::string(name).ends_with("mixed") ? 64 : 32);
   }
@@ -143,12 +141,12 @@ TEST(MlxWeights, OtherTypesTakeSixteenBitsOrWhatWasAskedFor) {
   test::TinyModel model = QuantisedModel(DType::kQ6K);
   MlxWeightChanges changes;
   auto weights = LoadWeights(model.spec, model.tensors, {mx::float16, 0}, &changes);
-  EXPECT_EQ(weights.layers[0].o.weight.bits, 0);
+  EXPECT_EQ(AttentionOf(weights.layers[0]).o.weight.bits, 0);
   const auto plain = changes.plain.at(DType::kQ6K);
   EXPECT_EQ(plain.matrices, 9);
   EXPECT_EQ(plain.device_bytes * 210, plain.file_bytes * 512);
   weights = LoadWeights(model.spec, model.tensors, {mx::float16, 8}, &(changes = {}));
-  EXPECT_EQ(weights.layers[0].o.weight.bits, 8);
+  EXPECT_EQ(AttentionOf(weights.layers[0]).o.weight.bits, 8);
   EXPECT_EQ(changes.requantised.matrices, 9);
   EXPECT_EQ(changes.requantised.file_bytes, plain.file_bytes);
   EXPECT_TRUE(changes.plain.empty());
@@ -157,29 +155,31 @@ TEST(MlxWeights, OtherTypesTakeSixteenBitsOrWhatWasAskedFor) {
 TEST(MlxWeights, StackedPartsShareMemory) {
   test::TinyModel model = QuantisedModel(DType::kQ4_0);
   const auto weights = LoadWeights(model.spec, model.tensors, {mx::float32, 0});
-  const auto& layer = weights.layers[0];
-  const auto& stack = layer.q.weight.stack;
-  ASSERT_TRUE(stack && stack == layer.k.weight.stack && stack == layer.v.weight.stack);
-  EXPECT_EQ(layer.v.weight.stack_row,
-            model.spec.layers[0].attn.q_width() + model.spec.layers[0].attn.kv_width());
-  EXPECT_EQ(layer.v.weight.values->data_shared_ptr(), stack->weight.values->data_shared_ptr());
-  ASSERT_TRUE(layer.gate.weight.stack && layer.gate.weight.stack == layer.up.weight.stack);
-  EXPECT_FALSE(layer.o.weight.stack);
+  const auto& attention = AttentionOf(weights.layers[0]);
+  const auto& mlp = MlpOf(weights.layers[0]);
+  const auto& stack = attention.q.weight.stack;
+  ASSERT_TRUE(stack && stack == attention.k->weight.stack && stack == attention.v->weight.stack);
+  EXPECT_EQ(attention.v->weight.stack_row,
+            AttentionOf(model.spec.layers[0]).q_width() + AttentionOf(model.spec.layers[0]).kv_width());
+  EXPECT_EQ(attention.v->weight.values->data_shared_ptr(), stack->weight.values->data_shared_ptr());
+  ASSERT_TRUE(mlp.gate->weight.stack && mlp.gate->weight.stack == mlp.up.weight.stack);
+  EXPECT_FALSE(attention.o.weight.stack);
 }
 
 TEST(MlxWeights, MixedFormatsAreNotStacked) {
   test::TinyModel model = QuantisedModel(DType::kQ4_0);
-  TensorView& v = model.tensors.layers[0].v.weight;
+  TensorView& v = AttentionOf(model.tensors.layers[0]).v->weight;
   v = RandomBlocks(DType::kQ8_0, v.rows(), v.columns(), 9);
   const auto weights = LoadWeights(model.spec, model.tensors, {mx::float32, 0});
-  EXPECT_FALSE(weights.layers[0].q.weight.stack);
-  EXPECT_EQ(weights.layers[0].v.weight.bits, 8);
+  EXPECT_FALSE(AttentionOf(weights.layers[0]).q.weight.stack);
+  EXPECT_EQ(AttentionOf(weights.layers[0]).v->weight.bits, 8);
 }
 
 TEST(MlxWeights, PlainMatricesQuantiseOnRequest) {
   test::TinyModel model = QuantisedModel(DType::kQ4_0);
-  TensorView& down = model.tensors.layers[0].down.weight;  // [64, 96]: columns are no multiple of the group
-  TensorView& o = model.tensors.layers[0].o.weight;        // [64, 64]
+  TensorView& down =
+      MlpOf(model.tensors.layers[0]).down.weight;  // [64, 96]: columns are no multiple of the group
+  TensorView& o = AttentionOf(model.tensors.layers[0]).o.weight;  // [64, 64]
   const std::vector<float> plain = o.ReadAll();
   auto values = std::make_shared<std::vector<float>>(plain);
   for (TensorView* t : {&o, &down}) {
@@ -188,11 +188,11 @@ TEST(MlxWeights, PlainMatricesQuantiseOnRequest) {
   }
   for (int bits : {4, 8}) {
     const auto weights = LoadWeights(model.spec, model.tensors, {mx::float32, bits});
-    EXPECT_EQ(weights.layers[0].o.weight.bits, bits);
-    EXPECT_EQ(weights.layers[0].down.weight.bits, 0);
-    EXPECT_EQ(weights.layers[0].gate.weight.bits, 4) << "what a file quantised stays as it is";
+    EXPECT_EQ(AttentionOf(weights.layers[0]).o.weight.bits, bits);
+    EXPECT_EQ(MlpOf(weights.layers[0]).down.weight.bits, 0);
+    EXPECT_EQ(MlpOf(weights.layers[0]).gate->weight.bits, 4) << "what a file quantised stays as it is";
     // A group's step is about its range over 2^bits - 1 (MLX bends it so that the larger end is exact).
-    const auto got = ReadFloats(Dequantise(weights.layers[0].o.weight));
+    const auto got = ReadFloats(Dequantise(AttentionOf(weights.layers[0]).o.weight));
     for (size_t group = 0; group < plain.size(); group += 64) {
       const auto [low, high] =
           std::minmax_element(plain.begin() + ptrdiff_t(group), plain.begin() + ptrdiff_t(group) + 64);
@@ -205,7 +205,7 @@ TEST(MlxWeights, PlainMatricesQuantiseOnRequest) {
 
 TEST(MlxWeights, ScalesBeyondF16AreRefused) {
   test::TinyModel model = QuantisedModel(DType::kQ8_0);
-  TensorView& o = model.tensors.layers[0].o.weight;
+  TensorView& o = AttentionOf(model.tensors.layers[0]).o.weight;
   auto bytes = std::make_shared<std::vector<std::byte>>(o.bytes.begin(), o.bytes.end());
   const F16 large = ToF16(60000);
   std::memcpy(bytes->data(), &large, 2);

@@ -25,6 +25,8 @@ ModelSpec Read(const char* text) { return Read(ParseJson(text, "config.json")); 
 
 // The configurations below are those that the models are published with.
 
+bool HasBias(const AttentionSpec& a) { return a.q_bias || a.kv_bias || a.out_bias; }
+
 TEST(PublishedConfigs, TinyLlama) {
   const ModelSpec spec =
       Read(R"({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "bos_token_id": 1,
@@ -40,20 +42,21 @@ TEST(PublishedConfigs, TinyLlama) {
   EXPECT_FALSE(spec.tied_head);
   EXPECT_FALSE(spec.logit_cap);
   ASSERT_EQ(spec.layers.size(), 22u);
-  EXPECT_EQ(spec.final_norm, (NormSpec{1e-5f, false}));
+  EXPECT_EQ(spec.final_norm, NormSpec{1e-5f});
   const LayerSpec& layer = spec.layers.back();
   EXPECT_EQ(layer, spec.layers.front());
-  EXPECT_EQ(layer.pre_attn, spec.final_norm);
-  EXPECT_EQ(layer.pre_mlp, spec.final_norm);
-  EXPECT_FALSE(layer.post_attn || layer.post_mlp || layer.attn.qk_norm || layer.attn.window ||
-               layer.attn.soft_cap);
-  EXPECT_EQ(layer.attn.heads, 32);
-  EXPECT_EQ(layer.attn.kv_heads, 4);
-  EXPECT_EQ(layer.attn.head_dim, 64);
-  EXPECT_EQ(layer.attn.scale, 0.125f);
-  EXPECT_FALSE(layer.attn.qkv_bias || layer.attn.out_bias || layer.mlp.bias);
-  EXPECT_EQ(layer.attn.rope, (RopeSpec{10000, 64, {}}));
-  EXPECT_EQ(layer.mlp, (MlpSpec{5632, Activation::kSilu, false}));
+  EXPECT_EQ(layer.pre_mixer, spec.final_norm);
+  ASSERT_EQ(layer.ffn.size(), 1u);
+  EXPECT_EQ(layer.ffn[0].pre, spec.final_norm);
+  EXPECT_FALSE(layer.post_mixer || layer.ffn[0].post || AttentionOf(layer).qk_norm ||
+               AttentionOf(layer).window || AttentionOf(layer).soft_cap);
+  EXPECT_EQ(AttentionOf(layer).heads, 32);
+  EXPECT_EQ(AttentionOf(layer).kv_heads, 4);
+  EXPECT_EQ(AttentionOf(layer).head_dim, 64);
+  EXPECT_EQ(AttentionOf(layer).scale, 0.125f);
+  EXPECT_FALSE(HasBias(AttentionOf(layer)) || MlpOf(layer).bias);
+  EXPECT_EQ(AttentionOf(layer).rope, (RopeSpec{10000, 64}));
+  EXPECT_EQ(MlpOf(layer), MlpSpec{.hidden = 5632});
 }
 
 TEST(PublishedConfigs, Llama2With13Billion) {
@@ -63,8 +66,8 @@ TEST(PublishedConfigs, Llama2With13Billion) {
       "model_type": "llama", "num_attention_heads": 40, "num_hidden_layers": 40, "num_key_value_heads": 40,
       "pretraining_tp": 2, "rms_norm_eps": 1e-05, "rope_scaling": null, "tie_word_embeddings": false,
       "torch_dtype": "float16", "transformers_version": "4.32.0.dev0", "use_cache": true, "vocab_size": 32000})");
-  EXPECT_EQ(spec.layers[0].attn.rope, (RopeSpec{10000, 128, {}}));
-  EXPECT_EQ(spec.layers[0].attn.kv_heads, 40);
+  EXPECT_EQ(AttentionOf(spec.layers[0]).rope, (RopeSpec{10000, 128}));
+  EXPECT_EQ(AttentionOf(spec.layers[0]).kv_heads, 40);
 }
 
 TEST(PublishedConfigs, Llama32) {
@@ -79,7 +82,7 @@ TEST(PublishedConfigs, Llama32) {
       "use_cache": true, "vocab_size": 128256})");
   EXPECT_TRUE(spec.tied_head);
   EXPECT_EQ(spec.max_context, 131072);
-  const RopeSpec& rope = *spec.layers[0].attn.rope;
+  const RopeSpec& rope = *AttentionOf(spec.layers[0]).rope;
   EXPECT_EQ(rope.theta, 500000);
   EXPECT_EQ(rope.scaling.kind, RopeScaling::Kind::kLlama3);
   EXPECT_EQ(rope.scaling.factor, 32);
@@ -97,7 +100,7 @@ TEST(PublishedConfigs, SmolLM2) {
       "rms_norm_eps": 1e-05, "rope_interleaved": false, "rope_scaling": null, "rope_theta": 100000,
       "tie_word_embeddings": true, "torch_dtype": "bfloat16", "transformers.js_config": {"kv_cache_dtype": {}},
       "transformers_version": "4.42.3", "use_cache": true, "vocab_size": 49152})");
-  EXPECT_EQ(spec.layers[29].attn.rope, (RopeSpec{100000, 64, {}}));
+  EXPECT_EQ(AttentionOf(spec.layers[29]).rope, (RopeSpec{100000, 64}));
   EXPECT_TRUE(spec.tied_head);
 }
 
@@ -109,7 +112,7 @@ TEST(PublishedConfigs, Mistral) {
       "num_key_value_heads": 8, "rms_norm_eps": 1e-05, "rope_theta": 10000.0, "sliding_window": 4096,
       "tie_word_embeddings": false, "torch_dtype": "bfloat16", "transformers_version": "4.34.0.dev0",
       "use_cache": true, "vocab_size": 32000})");
-  for (const LayerSpec& layer : spec.layers) EXPECT_EQ(layer.attn.window, 4096);
+  for (const LayerSpec& layer : spec.layers) EXPECT_EQ(AttentionOf(layer).window, WindowSpec{4096});
 }
 
 const char* const kQwen25 = R"({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0,
@@ -124,8 +127,9 @@ TEST(PublishedConfigs, Qwen25) {
   const ModelSpec spec = Read(kQwen25);
   EXPECT_TRUE(spec.tied_head);
   for (const LayerSpec& layer : spec.layers) {
-    EXPECT_TRUE(layer.attn.qkv_bias);
-    EXPECT_FALSE(layer.attn.out_bias || layer.mlp.bias || layer.attn.window || layer.attn.qk_norm);
+    EXPECT_TRUE(AttentionOf(layer).q_bias && AttentionOf(layer).kv_bias);
+    EXPECT_FALSE(AttentionOf(layer).out_bias || MlpOf(layer).bias || AttentionOf(layer).window ||
+                 AttentionOf(layer).qk_norm);
   }
 }
 
@@ -133,7 +137,7 @@ TEST(PublishedConfigs, Qwen25ForLongContexts) {
   Json config = ParseJson(kQwen25, "config.json");
   config["rope_scaling"] = {{"factor", 4.0}, {"original_max_position_embeddings", 32768}, {"type", "yarn"}};
   const ModelSpec spec = Read(config);
-  const RopeScaling& scaling = spec.layers[0].attn.rope->scaling;
+  const RopeScaling& scaling = AttentionOf(spec.layers[0]).rope->scaling;
   EXPECT_EQ(scaling.kind, RopeScaling::Kind::kYarn);
   EXPECT_EQ(scaling.factor, 4);
   EXPECT_EQ(scaling.original_context, 32768);
@@ -149,31 +153,31 @@ TEST(PublishedConfigs, Qwen3) {
       "num_key_value_heads": 8, "rms_norm_eps": 1e-06, "rope_scaling": null, "rope_theta": 1000000,
       "sliding_window": null, "tie_word_embeddings": true, "torch_dtype": "bfloat16",
       "transformers_version": "4.51.0", "use_cache": true, "use_sliding_window": false, "vocab_size": 151936})");
-  const AttentionSpec& attn = spec.layers[0].attn;
+  const AttentionSpec& attn = AttentionOf(spec.layers[0]);
   EXPECT_EQ(attn.head_dim, 128);
   EXPECT_EQ(attn.q_width(), 2048);
   EXPECT_EQ(attn.scale, 1 / std::sqrt(128.f));
-  EXPECT_EQ(attn.qk_norm, (NormSpec{1e-6f, false}));
-  EXPECT_FALSE(attn.qkv_bias || attn.out_bias);
+  EXPECT_EQ(attn.qk_norm, QkNorm{NormSpec{1e-6f}});
+  EXPECT_FALSE(HasBias(attn));
 }
 
 void CheckGemma(const ModelSpec& spec, int global_every, int window) {
   EXPECT_TRUE(spec.tied_head);
   EXPECT_EQ(spec.embed_scale, std::sqrt(float(spec.width)));
-  const NormSpec norm{1e-6f, true};
+  const NormSpec norm{1e-6f};
   EXPECT_EQ(spec.final_norm, norm);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];
     const bool global = (int(i) + 1) % global_every == 0;
-    EXPECT_EQ(layer.attn.window, global ? std::nullopt : std::optional(window));
-    EXPECT_EQ(layer.attn.rope->theta, global ? 1e6 : 1e4);
-    EXPECT_EQ(layer.pre_attn, norm);
-    EXPECT_EQ(layer.post_attn, norm);
-    EXPECT_EQ(layer.pre_mlp, norm);
-    EXPECT_EQ(layer.post_mlp, norm);
-    EXPECT_EQ(layer.attn.qk_norm, norm);
-    EXPECT_EQ(layer.attn.scale, 1 / 16.f);
-    EXPECT_EQ(layer.mlp.activation, Activation::kGeluTanh);
+    EXPECT_EQ(AttentionOf(layer).window, global ? std::nullopt : std::optional(WindowSpec{window}));
+    EXPECT_EQ(AttentionOf(layer).rope->theta, global ? 1e6 : 1e4);
+    EXPECT_EQ(layer.pre_mixer, norm);
+    EXPECT_EQ(layer.post_mixer, norm);
+    EXPECT_EQ(layer.ffn[0].pre, norm);
+    EXPECT_EQ(layer.ffn[0].post, norm);
+    EXPECT_EQ(AttentionOf(layer).qk_norm, QkNorm{norm});
+    EXPECT_EQ(AttentionOf(layer).scale, 1 / 16.f);
+    EXPECT_EQ(MlpOf(layer).gate.act, Activation::kGeluTanh);
   }
 }
 
@@ -205,9 +209,9 @@ TEST(PublishedConfigs, Gemma3With4BillionSeesImagesToo) {
   EXPECT_EQ(spec.vocab, 262208);
   EXPECT_EQ(spec.max_context, 131072);
   CheckGemma(spec, 6, 1024);
-  EXPECT_EQ(spec.layers[0].attn.rope->scaling, RopeScaling());
-  EXPECT_EQ(spec.layers[5].attn.rope->scaling.kind, RopeScaling::Kind::kLinear);
-  EXPECT_EQ(spec.layers[5].attn.rope->scaling.factor, 8);
+  EXPECT_EQ(AttentionOf(spec.layers[0]).rope->scaling, RopeScaling());
+  EXPECT_EQ(AttentionOf(spec.layers[5]).rope->scaling.kind, RopeScaling::Kind::kLinear);
+  EXPECT_EQ(AttentionOf(spec.layers[5]).rope->scaling.factor, 8);
 }
 
 TEST(Families, KeysOfOldAndNewTransformersAreTheSameModel) {
@@ -241,11 +245,11 @@ TEST(Families, QwenWindows) {
   config["use_sliding_window"] = true;
   const auto windows = [&] {
     std::string local;
-    for (const LayerSpec& layer : Read(config).layers) local += layer.attn.window ? 'w' : '.';
+    for (const LayerSpec& layer : Read(config).layers) local += AttentionOf(layer).window ? 'w' : '.';
     return local;
   };
   EXPECT_EQ(windows(), ".....................www");
-  EXPECT_EQ(Read(config).layers[21].attn.window, 32768);
+  EXPECT_EQ(AttentionOf(Read(config).layers[21]).window, WindowSpec{32768});
   config["layer_types"] = Json::array();
   for (int i = 0; i < 24; ++i)
     config["layer_types"].push_back(i % 3 == 0 ? "sliding_attention" : "full_attention");
@@ -258,7 +262,7 @@ TEST(Families, ActivationsByName) {
   Json config = ParseJson(kQwen25, "config.json");
   const auto activation = [&](const char* name) {
     config["hidden_act"] = name;
-    return Read(config).layers[0].mlp.activation;
+    return MlpOf(Read(config).layers[0]).gate.act;
   };
   EXPECT_EQ(activation("silu"), Activation::kSilu);
   EXPECT_EQ(activation("gelu"), Activation::kGelu);
@@ -273,9 +277,9 @@ const char* const kLlama =
 TEST(Families, LlamaDefaultsAreTransformers) {
   const ModelSpec spec = Read(kLlama);
   EXPECT_EQ(spec.final_norm.eps, 1e-6f);
-  EXPECT_EQ(spec.layers[0].attn.kv_heads, 4);
-  EXPECT_EQ(spec.layers[0].attn.head_dim, 16);
-  EXPECT_EQ(spec.layers[0].attn.rope->theta, 10000);
+  EXPECT_EQ(AttentionOf(spec.layers[0]).kv_heads, 4);
+  EXPECT_EQ(AttentionOf(spec.layers[0]).head_dim, 16);
+  EXPECT_EQ(AttentionOf(spec.layers[0]).rope->theta, 10000);
   EXPECT_FALSE(spec.tied_head);
 }
 
@@ -283,15 +287,15 @@ TEST(Families, DynamicScalingReachesBeyondTheTrainedLength) {
   Json config = ParseJson(kLlama, "config.json");
   config["rope_scaling"] = {{"type", "dynamic"}, {"factor", 2.5}};
   EXPECT_EQ(Read(config).max_context, 640);
-  EXPECT_EQ(Read(config).layers[0].attn.rope->scaling.original_context, 256);
+  EXPECT_EQ(AttentionOf(Read(config).layers[0]).rope->scaling.original_context, 256);
 }
 
 TEST(Families, OriginalContextOfTheConfigOutranksTheObjects) {
   Json config = ParseJson(kLlama, "config.json");
   config["rope_scaling"] = {{"type", "yarn"}, {"factor", 2.0}, {"original_max_position_embeddings", 64}};
-  EXPECT_EQ(Read(config).layers[0].attn.rope->scaling.original_context, 64);
+  EXPECT_EQ(AttentionOf(Read(config).layers[0]).rope->scaling.original_context, 64);
   config["original_max_position_embeddings"] = 128;
-  EXPECT_EQ(Read(config).layers[0].attn.rope->scaling.original_context, 128);
+  EXPECT_EQ(AttentionOf(Read(config).layers[0]).rope->scaling.original_context, 128);
 }
 
 struct Refused {

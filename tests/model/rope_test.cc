@@ -51,7 +51,7 @@ TEST(Rope, FrequenciesOfEveryKindAreTransformers) {
     EXPECT_NEAR(rope.scaling.attention_factor, golden["attention_factor"].get<double>(), 1e-15);
     ModelSpec spec;
     spec.layers.resize(1);
-    spec.layers[0].attn.rope = rope;
+    spec.layers[0].mixer.emplace<AttentionSpec>().rope = rope;
     for (const int length : golden["lengths"].get<std::vector<int>>()) {
       SCOPED_TRACE(length);
       const RopeFrequencies frequencies = Frequencies(rope, FixRope(spec, length));

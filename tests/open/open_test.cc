@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "coreml/export/export.h"
-#include "engine/generate.h"
 #include "open/memory.h"
+#include "serving/generate.h"
 #include "tests/coreml/double_predictor.h"
 #include "tests/coreml/example.h"
 #include "tests/coreml/sources.h"
@@ -21,7 +21,10 @@ namespace {
 
 ModelSource TinySource() {
   TinyModel tiny = RandomModel(MixedSpec());
-  return {"tiny.gguf", "mixed", tiny.spec, tiny.tensors, nullptr};
+  ModelSource source;
+  source.path = "tiny.gguf", source.family = "mixed";
+  source.spec = tiny.spec, source.tensors = tiny.tensors;
+  return source;
 }
 
 std::string MessageOf(const std::function<void()>& f, ErrorKind kind) {
@@ -125,16 +128,17 @@ TEST(Open, DevicesHaveTheirNamesAndTheirOwnMemory) {
   }
 }
 
-// Taken once for an opened model, not again by each device: one that is wrong comes out of all of them.
+// Taken once for an opened model, not again by each device: what changes afterwards changes no digest.
 TEST(Open, DevicesTakeTheModelsDigest) {
   ModelSource source = TinySource();
   EXPECT_EQ(source.Digest(), WeightsDigest(source.spec, source.tensors));
-  const uint64_t wrong = source.Digest() + 1;
-  source.digest = wrong;
+  const uint64_t first = source.Digest();
+  source.tensors.embed = RandomModel(source.spec, 2).tensors.embed;
+  ASSERT_NE(WeightsDigest(source.spec, source.tensors), first);
   const std::vector<TokenId> ids = {1, 2, 3};
   for (const std::string& name : DeviceNames()) {
     const auto device = OpenPrefillDevice(source, name, {.threads = 1});
-    EXPECT_EQ(device->Begin(3, {}, {})->Run(ids, 0).id.weights, wrong) << name;
+    EXPECT_EQ(device->Begin(3, {}, {})->Run(ids, 0).id.weights, first) << name;
   }
 }
 
@@ -180,18 +184,20 @@ TEST(Memory, IsPredicted) {
   const MemoryNeed cpu = EstimateMemory(source, "cpu");
   EXPECT_GT(cpu.weights, size_t(values));
   const auto device = OpenDevice(source, "cpu", {});
-  EXPECT_EQ(cpu.kv_per_token, device->Info().kv_bytes_per_token);
-  EXPECT_EQ(reference.kv_per_token, OpenDevice(source, "reference", {})->Info().kv_bytes_per_token);
+  EXPECT_EQ(cpu.memory.kv, device->Info().memory.kv);
+  EXPECT_EQ(reference.memory.kv, OpenDevice(source, "reference", {})->Info().memory.kv);
 
   const std::vector<std::string> pair = {"cpu", "cpu"}, mixed = {"cpu", "reference"};
-  const size_t both = cpu.weights + 2 * (cpu.activations + 10 * cpu.kv_per_token);  // weights are shared
+  const size_t both =
+      cpu.weights + 2 * (cpu.activations + MemoryBytes(source.spec, cpu.memory, 10));  // weights are shared
   CheckMemory(source, pair, 10, both);
   const std::string message =
       MessageOf([&] { CheckMemory(source, pair, 10, both - 1); }, ErrorKind::kOutOfMemory);
   EXPECT_EQ(message.find("tiny.gguf needs "), 0u) << message;
   EXPECT_NE(message.find("for 10 tokens on cpu and cpu"), std::string::npos) << message;
   const size_t all = cpu.weights + reference.weights + cpu.activations + reference.activations +
-                     10 * (cpu.kv_per_token + reference.kv_per_token);
+                     MemoryBytes(source.spec, cpu.memory, 10) +
+                     MemoryBytes(source.spec, reference.memory, 10);
   CheckMemory(source, mixed, 10, all);
   MessageOf([&] { CheckMemory(source, mixed, 10, all - 1); }, ErrorKind::kOutOfMemory);
 }

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <numeric>
+
 #include "base/error.h"
 #include "device/prefill_via.h"
 #include "reference/count_ops.h"
@@ -93,6 +96,58 @@ TEST_F(Reference, RefusesWhatDoesNotFit) {
   PrefillVia other(OpenReferenceDevice(LoadReferenceModel(fine_tune.spec, fine_tune.tensors)));
   EXPECT_THROW(device->Import(slot, other.Begin(4, {}, {})->Run(std::span(ids).first(2), 0)),
                Error);  // other weights
+}
+
+// A model's layers may be computed in parts, the stream passed on.
+TEST(ReferenceForward, RangesOfLayersEqualTheWhole) {
+  for (const ModelSpec& spec : {test::MixedSpec(), test::OtherKindsSpec()}) {
+    const test::TinyModel model = test::RandomModel(spec);
+    const auto loaded = LoadReferenceModel(model.spec, model.tensors);
+    const auto ids = SomeTokens(30, spec.vocab);
+    std::vector<int32_t> pos(ids.size());
+    std::iota(pos.begin(), pos.end(), 0);
+    const std::vector<SlotId> slots(ids.size(), 0);
+    const Rows rows{ids, pos, slots, pos}, memory_only{ids, pos, slots, {}};
+    ReferenceOps whole(loaded);
+    whole.OpenSlot(30, {});
+    const auto want = Forward(whole, spec, loaded->weights, rows);
+    const int layers = int(spec.layers.size());
+    for (int k = 0; k <= layers; ++k) {
+      ReferenceOps parts(loaded);
+      parts.OpenSlot(30, {});
+      auto lower = Forward(parts, spec, loaded->weights, rows, {0, k});
+      ASSERT_EQ(lower.stream.has_value(), k < layers);
+      EXPECT_EQ(lower.logits.has_value(), k == layers);
+      if (k == layers) continue;
+      const auto upper = Forward(parts, spec, loaded->weights, rows, {k, layers}, std::move(lower.stream));
+      EXPECT_EQ(upper.logits->values, want->values) << k;
+      // Without logits a pass ends with the last layer's memory.
+      auto prefix = Forward(parts, spec, loaded->weights, memory_only, {0, k});
+      const auto nothing =
+          Forward(parts, spec, loaded->weights, memory_only, {k, layers}, std::move(prefix.stream));
+      EXPECT_FALSE(nothing.stream || nothing.logits);
+    }
+  }
+}
+
+// Two rows of four channels, by hand.
+TEST(ReferenceOperations, LayerNormAndUngatedMlp) {
+  const test::TinyModel model = test::RandomModel(test::MixedSpec());
+  ReferenceOps ops(LoadReferenceModel(model.spec, model.tensors));
+  const ReferenceOps::Tensor x{2, 4, {1, 2, 3, 6, -1, -1, 1, 1}};
+  const NormWeights<ReferenceOps::Weight> w{{{1, 1, 2, 2}}, {{0, 1, 0, 1}}};
+  // Means 3 and 0, variances (4 + 1 + 0 + 9) / 4 = 3.5 and 1.
+  const auto y = ops.Norm(x, w, {.eps = 0.5f, .mean = true, .bias = true});
+  const double a = 1 / std::sqrt(3.5 + 0.5), b = 1 / std::sqrt(1 + 0.5);
+  const std::vector<double> want = {-2 * a, 1 - a, 0, 1 + 2 * 3 * a, -b, 1 - b, 2 * b, 1 + 2 * b};
+  for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(y.values[i], want[i], 1e-15) << i;
+
+  Pass<ReferenceOps> pass{ops, Rows{}};
+  const MlpWeights<ReferenceOps::Weight> mlp{
+      {}, {{1, 0, 0, 0, 0, 1, 0, 0}, {}}, {{1, 1, 0, 0, 0, 0, 2, 0}, {}}};
+  const MlpSpec relu2{.hidden = 2, .gate = {.act = Activation::kRelu2}, .gated = false};
+  // up: [1, 2] and [-1, -1]; squared where positive: [1, 4] and [0, 0].
+  EXPECT_EQ(pass.Feed(relu2, mlp, x).values, (std::vector<double>{5, 0, 0, 2, 0, 0, 0, 0}));
 }
 
 TEST_F(Reference, CountsEveryWeightOnce) {

@@ -15,17 +15,24 @@ namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-TEST(Exp, IsWithinItsBoundEverywhere) {
+// e^x, as a token's weight is computed.
+float WeightOf(float x) {
+  float weight = -1;
+  RelativeWeights({&x, 1}, 0, 1, 0, {&weight, 1});
+  return weight;
+}
+
+TEST(RelativeWeights, AreWithinTheirBoundEverywhere) {
   for (float x = 0; x > -87; x -= 0.00137f) {
     const double exact = std::exp(double(x));
-    ASSERT_NEAR(double(ExpOfNonPositive(x)) / exact, 1, 2e-7) << x;
+    ASSERT_NEAR(double(WeightOf(x)) / exact, 1, 2e-7) << x;
   }
-  EXPECT_EQ(ExpOfNonPositive(0), 1);
-  EXPECT_EQ(ExpOfNonPositive(-0.f), 1);
-  EXPECT_GT(ExpOfNonPositive(-87), 0);
-  EXPECT_EQ(ExpOfNonPositive(-87.1f), 0);
-  EXPECT_EQ(ExpOfNonPositive(-std::numeric_limits<float>::max()), 0);
-  EXPECT_EQ(ExpOfNonPositive(-kInfinity), 0);
+  EXPECT_EQ(WeightOf(0), 1);
+  EXPECT_EQ(WeightOf(-0.f), 1);
+  EXPECT_GT(WeightOf(-87), 0);
+  EXPECT_EQ(WeightOf(-87.1f), 0);
+  EXPECT_EQ(WeightOf(-std::numeric_limits<float>::max()), 0);
+  EXPECT_EQ(WeightOf(-kInfinity), 0);
 }
 
 TEST(LargestLogit, FindsItAnywhereAndRefusesWhatIsBroken) {

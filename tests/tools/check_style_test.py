@@ -7,20 +7,23 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tools"))
 import check_style  # noqa: E402
 
 CLEAN = {
-    "cmake/PdLibrary.cmake": "set(PD_LAYERS base model kv device open cli)\n",
+    "cmake/PdLibrary.cmake": "set(PD_LAYERS base model kv device mlx open cli)\n",
     "src/base/CMakeLists.txt": "pd_library(base SOURCES error.cc)\n",
     "src/base/error.h": "#pragma once\n#include <string>\n",
     "src/base/error.cc": '#include "base/error.h"\nvoid Check() { fprintf(stderr, "bug"); }\n',
     "src/model/spec.h": '#include "base/error.h"\n',  # headers only: below it stands base
     "src/kv/CMakeLists.txt": "pd_library(kv SOURCES segment.cc)\n",
     "src/kv/segment.h": "#pragma once\n",
-    "src/device/CMakeLists.txt": "pd_library(device SOURCES lane.cc\n  DEPS base)\npd_library(open SOURCES open.cc DEPS device)\n",
+    "src/device/CMakeLists.txt": "pd_library(device SOURCES lane.cc\n  DEPS base)\npd_library(open SOURCES open.cc DEPS base device)\n",
     "src/device/lane.h": '#include "base/error.h"\n#include "model/spec.h"\n',
     "src/device/lane.cc": '#include "device/lane.h"\n',
-    "src/device/open.h": '#include "device/lane.h"\n#include "base/error.h"\n',  # base through device
+    "src/device/open.h": '#include "device/lane.h"\n#include "base/error.h"\n',
     "src/device/open.cc": '#include "device/open.h"\n',
     "src/cli/CMakeLists.txt": "pd_library(cli SOURCES main.cc DEPS open)\n",
-    "src/cli/main.cc": '#include <CLI/CLI.hpp>\n#include "device/open.h"\nint x = printf("talks");\n',
+    "src/cli/main.cc": '#include "device/open.h"\nint x = printf("talks");\n',
+    "src/cli/command.cc": "#include <CLI/CLI.hpp>\n",
+    "src/mlx/CMakeLists.txt": "pd_library(mlx SOURCES mlx_device.cc)\n",
+    "src/mlx/mlx_device.h": "#include <mlx/array.h>\n#pragma once\n",
     "README.md": "Fetched from the package index; see docs/adding.md. A session is one prompt. snprintf(to, 3, format)\n",
 }
 
@@ -45,11 +48,14 @@ class CheckStyle(unittest.TestCase):
         self.expect("src/device/lane.cc", '#include "device/open.h"\n', "belongs to open")  # two libraries in one folder
         self.expect("src/device/lane.h", '#include "kv/segment.h"\n', "belongs to kv", "DEPS of device: base, model")
         self.expect("src/model/spec.h", '#include "device/lane.h"\n', "belongs to device")
+        self.expect("src/cli/main.cc", '#include "base/error.h"\n', "belongs to base")  # only through open
+        self.expect("src/device/lane.cc", '#include "mlx/mlx_device.h"\n', "belongs to mlx")
         self.expect("src/device/lane.h", '#include "lane_types.h"\n', "rooted at src/")
 
     def test_foreign_libraries(self):
         self.expect("src/device/lane.h", "#include <mlx/array.h>\n", "src/mlx/ only")
-        self.expect("src/device/open.cc", '#include "device/open.h"\n#include <CLI/CLI.hpp>\n', "src/cli/ only", line=2)
+        self.expect("src/cli/main.cc", "#include <CLI/CLI.hpp>\n", "src/cli/command.cc only")
+        self.expect("src/device/open.cc", '#include "device/open.h"\n#include <CLI/CLI.hpp>\n', "src/cli/command.cc only", line=2)
         self.expect("src/device/lane.h", "#include <immintrin.h>\n", "src/cpu/ only")
 
     def test_libraries_are_quiet(self):

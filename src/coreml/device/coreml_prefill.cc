@@ -17,15 +17,23 @@ namespace {
 
 class Session;
 
+// What keys and values of a bundle depend on beside the model: its files.
+std::string Producer(const Bundle& bundle) {
+  std::string files = "coreml";
+  for (const auto& [name, file] : bundle.files) files += fmt::format(" {} {:x}", name, file.digest);
+  return files;
+}
+
 class CoreMlPrefill final : public PrefillDevice {
  public:
-  CoreMlPrefill(ModelSource& model, const Bundle& bundle, const PredictorFactory& open, CoreMlOptions options)
+  CoreMlPrefill(const ModelSource& model, const Bundle& bundle, const PredictorFactory& open,
+                CoreMlOptions options)
       : spec_(model.spec),
         embed_(model.tensors.embed),
         bundle_(bundle),
         cost_(EstimatedCost(model.spec)),
         inputs_(spec_, embed_, bundle.stream_scale, bundle.lowering.attention) {
-    identity_ = {SpecDigest(spec_), model.Digest(), {}};
+    identity_ = {SpecDigest(spec_), model.Digest(), ComputedBy(Producer(bundle))};
     CheckBundleModel(bundle, identity_.spec, identity_.weights);
     info_.name = std::move(options.name);
     info_.kv_id = identity_;
@@ -35,8 +43,7 @@ class CoreMlPrefill final : public PrefillDevice {
       past_keys_[mil::PastKeys(layer)] = layer;
       past_values_[mil::PastValues(layer)] = layer;
     }
-    for (const LayerSpec& layer : spec_.layers)
-      info_.kv_bytes_per_token += 2 * sizeof(F16) * size_t(layer.attn.kv_width());
+    info_.memory = {.kv = DType::kF16};
     for (const BundleShard& shard : bundle.shards) {
       info_.weight_bytes += size_t(shard.weight_bytes);
       predictors_.push_back(open(bundle.path / shard.package));
@@ -71,7 +78,7 @@ class CoreMlPrefill final : public PrefillDevice {
                 std::span<const PrefillShape> functions, int capacity, History& history) {
     const int first = history.count(), end = first + int(chunk.size());
     KvIdentity id = identity_;
-    id.rope = variant.rope;
+    id.variant = variant;
     std::vector<CallResults> results;
     for (bool whole = false; !whole;) {
       const std::vector<PrefillShape> usable = Usable(functions);
@@ -191,9 +198,9 @@ class Session final : public PrefillSession {
 
   void Import(const KvSegment& segment) {
     KvIdentity id = device_.identity();
-    id.rope = variant_.rope;
+    id.variant = variant_;
     CheckSegment(segment, device_.spec(), id);
-    CheckContinues(segment.first());
+    CheckContinues(segment.first);
     history_.Append(segment);
   }
 
@@ -230,7 +237,7 @@ std::unique_ptr<PrefillSession> CoreMlPrefill::Begin(int capacity, const Variant
 
 }  // namespace
 
-std::unique_ptr<PrefillDevice> OpenCoreMlPrefill(ModelSource& model, const Bundle& bundle,
+std::unique_ptr<PrefillDevice> OpenCoreMlPrefill(const ModelSource& model, const Bundle& bundle,
                                                  const PredictorFactory& open, CoreMlOptions options) {
   return std::make_unique<CoreMlPrefill>(model, bundle, open, std::move(options));
 }

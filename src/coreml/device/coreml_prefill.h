@@ -17,7 +17,7 @@ struct CoreMlOptions {
 
 // `model` gives the spec and the embedding table; the bundle must be of its weights (kBadRequest). `open` is
 // called once for each package of the bundle. Sessions may be open side by side; their calls take turns.
-std::unique_ptr<PrefillDevice> OpenCoreMlPrefill(ModelSource& model, const Bundle& bundle,
+std::unique_ptr<PrefillDevice> OpenCoreMlPrefill(const ModelSource& model, const Bundle& bundle,
                                                  const PredictorFactory& open, CoreMlOptions options);
 
 }  // namespace pd

@@ -1,53 +1,37 @@
 #include "coreml/device/history.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "base/error.h"
 #include "coreml/mil/prefill.h"
 
 namespace pd {
-namespace {
-
-// Turns one head's values to position `token`: model/rope.h, the half-split form.
-void Rotate(std::span<float> head, const std::vector<double>& inverse, double scale, int token) {
-  const size_t half = inverse.size();
-  for (size_t i = 0; i < half; ++i) {
-    const double angle = token * inverse[i], c = std::cos(angle) * scale, s = std::sin(angle) * scale;
-    const double a = double(head[i]), b = double(head[half + i]);
-    head[i] = float(a * c - b * s);
-    head[half + i] = float(b * c + a * s);
-  }
-}
-
-}  // namespace
 
 History::History(const ModelSpec& spec, const RopeVariant& variant, int capacity)
     : spec_(spec), capacity_(capacity) {
   for (const LayerSpec& s : spec.layers) {
     Layer layer;
-    layer.width = mil::PastWidth(s.attn, capacity);
-    layer.keys.resize(size_t(layer.width) * size_t(s.attn.kv_width()));
+    const AttentionSpec& a = AttentionOf(s);
+    layer.width = mil::PastWidth(a, capacity);
+    layer.keys.resize(size_t(layer.width) * size_t(a.kv_width()));
     layer.values.resize(layer.keys.size());
-    if (s.attn.rope) {
-      const RopeFrequencies f = Frequencies(*s.attn.rope, variant);
-      layer.inverse = f.inverse;
-      layer.scale = f.scale;
-    }
+    if (a.rope) layer.rope = Frequencies(*a.rope, variant);
     layers_.push_back(std::move(layer));
   }
 }
 
 void History::Append(const KvSegment& segment) {
-  PD_CHECK(segment.first() == count_ && segment.layers.size() == layers_.size());
-  const int kept = std::min(segment.count(), std::max(0, capacity_ - count_));
+  PD_CHECK(segment.first == count_ && segment.layers.size() == layers_.size());
+  const int kept = std::min(segment.count, std::max(0, capacity_ - count_));
   for (size_t i = 0; i < layers_.size(); ++i)
-    AppendLayer(layers_[i], spec_.layers[i].attn, segment.layers[i], segment.key_form, kept);
-  count_ += segment.count();
+    AppendLayer(layers_[i], AttentionOf(spec_.layers[i]), segment, i, kept);
+  count_ += segment.count;
 }
 
-void History::AppendLayer(Layer& layer, const AttentionSpec& attn, const KvLayerView& view, KeyForm form,
+void History::AppendLayer(Layer& layer, const AttentionSpec& attn, const KvSegment& segment, size_t index,
                           int kept) {
+  const KvLayerView& view = segment.kv(index);
+  const bool raw = segment.key_form == KeyForm::kRaw;
   const int width = layer.width, end = count_ + kept;
   if (width == 0) return;
   const int base = std::max(0, end - width);
@@ -68,10 +52,10 @@ void History::AppendLayer(Layer& layer, const AttentionSpec& attn, const KvLayer
         for (size_t i = 0; i < d; ++i)
           all[(size_t(h) * d + i) * size_t(width) + size_t(token - layer.base)] = ToF16(head[i]);
       };
-      ReadHead(view, view.k, h, token, head);
-      if (form == KeyForm::kRaw && !layer.inverse.empty()) Rotate(head, layer.inverse, layer.scale, token);
+      ReadHead(view, view.k, h, token - segment.first, head);
+      if (raw) RotateHead(std::span(head), layer.rope, token);
       store(layer.keys);
-      ReadHead(view, view.v, h, token, head);
+      ReadHead(view, view.v, h, token - segment.first, head);
       store(layer.values);
     }
 }
@@ -85,7 +69,7 @@ HalfTensor History::Values(int layer, int history) const {
 
 HalfTensor History::View(int layer, const std::vector<F16>& values, int history) const {
   PD_CHECK(count_ <= history && history <= capacity_);
-  const AttentionSpec& attn = spec_.layers[size_t(layer)].attn;
+  const AttentionSpec& attn = AttentionOf(spec_.layers[size_t(layer)]);
   const int64_t channels = attn.kv_width(), row = layers_[size_t(layer)].width;
   return {{1, channels, 1, mil::PastWidth(attn, history)}, {channels * row, row, row, 1}, values.data(), {}};
 }

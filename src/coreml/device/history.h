@@ -32,11 +32,10 @@ class History {
     int width = 0;                  // columns
     int base = 0;                   // the token of column 0
     std::vector<F16> keys, values;  // [K*D, width]
-    std::vector<double> inverse;    // rotation frequencies; empty: no positions
-    double scale = 1;
+    RopeFrequencies rope;           // without pairs: no positions
   };
   HalfTensor View(int layer, const std::vector<F16>& values, int history) const;
-  void AppendLayer(Layer& layer, const AttentionSpec& attn, const KvLayerView& view, KeyForm form, int kept);
+  void AppendLayer(Layer& layer, const AttentionSpec& attn, const KvSegment& segment, size_t index, int kept);
 
   const ModelSpec& spec_;
   int capacity_, count_ = 0;

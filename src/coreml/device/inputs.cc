@@ -75,7 +75,7 @@ void InputMaker::FillMask(const mil::MaskInput& input, const PlannedCall& call) 
   const F16 hidden = ToF16(mil::kMasked);
   const bool channels = form_ == mil::AttentionForm::kChannels;
   for (int r = 0; r < tokens; ++r) {
-    const int row = call.first + r, oldest = input.window ? row - *input.window + 1 : 0;
+    const int row = call.first + r, oldest = input.window ? row - input.window->size + 1 : 0;
     for (int c = 0; c < keys; ++c) {
       const int token = c < past ? base + c : call.first + c - past;
       const bool held = c >= past || token < call.first;

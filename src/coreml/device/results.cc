@@ -43,11 +43,9 @@ struct LayerResults {
   HalfTensor keys, values;
 };
 
-KvLayerView ViewOf(const LayerResults& layer, const AttentionSpec& attn, const PlannedCall& call) {
+KvLayerView ViewOf(const LayerResults& layer, const AttentionSpec& attn) {
   const int64_t channel = layer.keys.strides[1], token = layer.keys.strides[3];
-  return {.first = call.first,
-          .count = call.count,
-          .k = reinterpret_cast<const std::byte*>(layer.keys.data),
+  return {.k = reinterpret_cast<const std::byte*>(layer.keys.data),
           .v = reinterpret_cast<const std::byte*>(layer.values.data),
           .dtype = DType::kF16,
           .head_stride = attn.head_dim * channel,
@@ -72,7 +70,7 @@ KvSegment SegmentOf(const ModelSpec& spec, const KvIdentity& id, KeyForm form,
   for (const CallResults& r : results) {
     std::vector<LayerResults>& layers = calls.emplace_back();
     for (size_t i = 0; i < spec.layers.size(); ++i) {
-      const int64_t channels = spec.layers[i].attn.kv_width();
+      const int64_t channels = AttentionOf(spec.layers[i]).kv_width();
       layers.push_back(
           {Checked(r, mil::NewKeys(int(i)), channels), Checked(r, mil::NewValues(int(i)), channels)});
       const LayerResults& l = layers.back();
@@ -81,20 +79,18 @@ KvSegment SegmentOf(const ModelSpec& spec, const KvIdentity& id, KeyForm form,
     total += r.call.count;
   }
 
-  KvSegment segment{id, form, {}, nullptr};
-  const int first = results.front().call.first;
+  KvSegment segment{.id = id, .key_form = form, .first = results.front().call.first, .count = total};
   if (as_views) {
     for (size_t i = 0; i < spec.layers.size(); ++i)
-      segment.layers.push_back(ViewOf(calls.front()[i], spec.layers[i].attn, results.front().call));
+      segment.layers.push_back(ViewOf(calls.front()[i], AttentionOf(spec.layers[i])));
     segment.owner = std::make_shared<const std::vector<LayerResults>>(std::move(calls.front()));
     return segment;
   }
-  int64_t elements = 0;
-  for (const LayerSpec& layer : spec.layers) elements += 2 * int64_t(layer.attn.kv_width()) * total;
-  const auto all = std::make_shared<std::vector<F16>>(size_t(elements));
+  const auto all =
+      std::make_shared<std::vector<F16>>(MemoryBytes(spec, {.kv = DType::kF16}, total) / sizeof(F16));
   F16* at = all->data();
   for (size_t i = 0; i < spec.layers.size(); ++i) {
-    const AttentionSpec& attn = spec.layers[i].attn;
+    const AttentionSpec& attn = AttentionOf(spec.layers[i]);
     const int64_t channels = attn.kv_width();
     F16 *k = at, *v = at + channels * total;
     at += 2 * channels * total;
@@ -105,14 +101,12 @@ KvSegment SegmentOf(const ModelSpec& spec, const KvIdentity& id, KeyForm form,
       Copy(calls[c][i].values, channels, count, v + done, total);
       done += count;
     }
-    segment.layers.push_back({.first = first,
-                              .count = total,
-                              .k = reinterpret_cast<const std::byte*>(k),
-                              .v = reinterpret_cast<const std::byte*>(v),
-                              .dtype = DType::kF16,
-                              .head_stride = int64_t(attn.head_dim) * total,
-                              .token_stride = 1,
-                              .dim_stride = total});
+    segment.layers.push_back(KvLayerView{.k = reinterpret_cast<const std::byte*>(k),
+                                         .v = reinterpret_cast<const std::byte*>(v),
+                                         .dtype = DType::kF16,
+                                         .head_stride = int64_t(attn.head_dim) * total,
+                                         .token_stride = 1,
+                                         .dim_stride = total});
   }
   segment.owner = all;
   return segment;

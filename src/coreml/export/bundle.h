@@ -15,7 +15,7 @@ namespace pd {
 inline constexpr const char* kBundleFile = "bundle.json";
 
 // Raised when a bundle's content changes its meaning: older bundles are refused.
-inline constexpr int kBundleFormat = 1;
+inline constexpr int kBundleFormat = 2;
 // Raised when the rules that programs are made by change (op forms, splits, folding).
 inline constexpr int kRulesVersion = 1;
 

@@ -21,12 +21,18 @@ constexpr float kMostHalf = 65504;
 constexpr int64_t kMostGroup = 32;  // output channels that share a table
 constexpr int64_t kBlockBytes = 1 << 20;
 
-bool IsHeadGain(const WeightInfo& info) { return info.part == "q_gain" || info.part == "k_gain"; }
+bool IsNorm(Part part) {
+  return part == Part::kPreMixer || part == Part::kPostMixer || part == Part::kPreBranch ||
+         part == Part::kPostBranch || part == Part::kPostFfn || part == Part::kQNorm || part == Part::kKNorm;
+}
 
-mil::Dims VectorShape(const WeightInfo& info) {
+// Norms of heads run along the head's dimensions, others along channels; biases of convolutions are [n].
+mil::Dims VectorShape(const ModelSpec& spec, const WeightInfo& info) {
   const int64_t n = info.shape.at(0);
-  if (info.role == Role::kBias || info.role == Role::kQueryBias) return {n};
-  return IsHeadGain(info) ? mil::Dims{1, 1, n, 1} : mil::Dims{1, n, 1, 1};
+  if (!IsNorm(info.part)) return {n};
+  const bool of_heads = (info.part == Part::kQNorm || info.part == Part::kKNorm) &&
+                        !AttentionOf(spec.layers[size_t(info.layer)]).qk_norm->full_width;
+  return of_heads ? mil::Dims{1, 1, n, 1} : mil::Dims{1, n, 1, 1};
 }
 
 mil::Value Placed(const mil::TensorType& type, BlobLayout& layout) {
@@ -139,8 +145,8 @@ std::optional<WeightFormat> WeightFormatOf(std::string_view name) {
 bool IsNeeded(const ModelSpec& spec, const WeightInfo& info) {
   if (info.layer < 0) return false;
   if (info.layer + 1 < int(spec.layers.size())) return true;
-  const std::string& p = info.part;
-  return p == "pre_attn" || p == "k" || p == "k.bias" || p == "v" || p == "v.bias" || p == "k_gain";
+  return info.part == Part::kPreMixer || info.part == Part::kK || info.part == Part::kV ||
+         info.part == Part::kKNorm;
 }
 
 EncodedWeight PlanWeight(const ModelSpec& spec, const WeightInfo& info, WeightFormat format,
@@ -149,7 +155,7 @@ EncodedWeight PlanWeight(const ModelSpec& spec, const WeightInfo& info, WeightFo
   EncodedWeight weight{info, {}};
   if (info.shape.size() == 1) {
     weight.parts = {
-        {0, info.shape[0], "const", {{"val", Placed({DataType::kF16, VectorShape(info)}, layout)}}}};
+        {0, info.shape[0], "const", {{"val", Placed({DataType::kF16, VectorShape(spec, info)}, layout)}}}};
     return weight;
   }
   const int64_t out = info.shape.at(0), in = info.shape.at(1);
@@ -186,27 +192,25 @@ int64_t StoredBytes(const EncodedWeight& weight) {
   return bytes;
 }
 
-void WeightEncoder::Write(const EncodedWeight& planned, const TensorView& tensor,
-                          const mil::Folding& folding) {
+void WeightEncoder::Write(const EncodedWeight& planned, const TensorView& tensor, float factor) {
   PD_CHECK(tensor.shape == planned.info.shape);
-  const auto importance = importance_.find(planned.info.name);
+  const auto importance = importance_.find(planned.info.Name());
   const std::vector<float>* known = importance == importance_.end() ? nullptr : &importance->second;
   for (const EncodedPart& part : planned.parts) {
     if (part.op == "const")
-      WriteHalves(part, tensor, folding);
+      WriteHalves(part, tensor, factor);
     else if (part.op == "constexpr_blockwise_shift_scale")
-      WriteInt8(part, tensor, folding, known);
+      WriteInt8(part, tensor, factor, known);
     else
-      WriteLut4(part, tensor, folding, known);
+      WriteLut4(part, tensor, factor, known);
   }
 }
 
-void WeightEncoder::ReadRow(const TensorView& tensor, int64_t row, const mil::Folding& folding,
+void WeightEncoder::ReadRow(const TensorView& tensor, int64_t row, float factor,
                             std::span<float> values) const {
   tensor.ReadRow(row, values);
-  const float add = folding.plus_one ? 1.f : 0.f;
-  if (folding.scale != 1 || folding.plus_one)
-    for (float& v : values) v = folding.scale * (v + add);
+  if (factor != 1)
+    for (float& v : values) v *= factor;
   for (float v : values)
     if (!(std::abs(v) <= kMostHalf))
       throw Fail(ErrorKind::kUnsupported, "{}: row {} holds {}, which fp16 cannot", tensor.name, row, v);
@@ -218,10 +222,9 @@ void WeightEncoder::Begin(const EncodedPart& part, const char* operand) {
   PD_CHECK(offset == value.blob()->offset);  // written in the order of the plan
 }
 
-void WeightEncoder::WriteHalves(const EncodedPart& part, const TensorView& tensor,
-                                const mil::Folding& folding) {
+void WeightEncoder::WriteHalves(const EncodedPart& part, const TensorView& tensor, float factor) {
   Begin(part, "val");
-  const bool as_stored = tensor.type == DType::kF16 && folding.scale == 1 && !folding.plus_one;
+  const bool as_stored = tensor.type == DType::kF16 && factor == 1 && tensor.has_whole_rows();
   const auto first = size_t(part.first), inputs = size_t(part.inputs);
   std::vector<float> row(size_t(tensor.columns()));
   std::vector<std::byte> halves;
@@ -234,7 +237,7 @@ void WeightEncoder::WriteHalves(const EncodedPart& part, const TensorView& tenso
         throw Fail(ErrorKind::kUnsupported, "{}: row {} holds an infinity or NaN", tensor.name, r);
       std::copy(source.begin(), source.end(), halves.begin() + std::ptrdiff_t(at));
     } else {
-      ReadRow(tensor, r, folding, row);
+      ReadRow(tensor, r, factor, row);
       StoreRow(DType::kF16, std::span(row).subspan(first, inputs), halves.data() + at);
     }
     if (int64_t(halves.size()) < kBlockBytes && r + 1 < tensor.rows()) continue;
@@ -243,7 +246,7 @@ void WeightEncoder::WriteHalves(const EncodedPart& part, const TensorView& tenso
   }
 }
 
-void WeightEncoder::WriteInt8(const EncodedPart& part, const TensorView& tensor, const mil::Folding& folding,
+void WeightEncoder::WriteInt8(const EncodedPart& part, const TensorView& tensor, float factor,
                               const std::vector<float>* importance) {
   Begin(part, "data");
   const auto first = size_t(part.first), inputs = size_t(part.inputs);
@@ -251,7 +254,7 @@ void WeightEncoder::WriteInt8(const EncodedPart& part, const TensorView& tensor,
   std::vector<float> scales(size_t(tensor.rows()));
   std::vector<std::byte> data(inputs);
   for (int64_t r = 0; r < tensor.rows(); ++r) {
-    ReadRow(tensor, r, folding, row);
+    ReadRow(tensor, r, factor, row);
     const std::span<const float> slab = std::span(row).subspan(first, inputs);
     float scale = WidestScale(slab);
     if (importance) scale = BestScale(slab, std::span(*importance).subspan(first, inputs), scale);
@@ -265,7 +268,7 @@ void WeightEncoder::WriteInt8(const EncodedPart& part, const TensorView& tensor,
   out_.Append(halves);
 }
 
-void WeightEncoder::WriteLut4(const EncodedPart& part, const TensorView& tensor, const mil::Folding& folding,
+void WeightEncoder::WriteLut4(const EncodedPart& part, const TensorView& tensor, float factor,
                               const std::vector<float>* importance) {
   Begin(part, "indices");
   const auto first = size_t(part.first), inputs = size_t(part.inputs);
@@ -279,7 +282,7 @@ void WeightEncoder::WriteLut4(const EncodedPart& part, const TensorView& tensor,
   NibblePacker packer;
   for (int64_t r = 0; r < tensor.rows(); r += group) {
     for (int64_t i = 0; i < group; ++i) {
-      ReadRow(tensor, r + i, folding, row);
+      ReadRow(tensor, r + i, factor, row);
       std::copy_n(row.begin() + std::ptrdiff_t(first), inputs, values.begin() + i * std::ptrdiff_t(inputs));
     }
     const auto table = tables_.Make(values, weights, indices);

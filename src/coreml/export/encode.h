@@ -41,17 +41,16 @@ using Importance = std::map<std::string, std::vector<float>>;
 class WeightEncoder {
  public:
   WeightEncoder(BlobWriter& out, const Importance& importance) : out_(out), importance_(importance) {}
-  // Throws kUnsupported when a folded value leaves fp16.
-  void Write(const mil::EncodedWeight& planned, const TensorView& tensor, const mil::Folding& folding);
+  // The tensor times `scale` (mil::FoldedScale). Throws kUnsupported when a value leaves fp16.
+  void Write(const mil::EncodedWeight& planned, const TensorView& tensor, float scale);
 
  private:
-  void ReadRow(const TensorView& tensor, int64_t row, const mil::Folding& folding,
-               std::span<float> values) const;
+  void ReadRow(const TensorView& tensor, int64_t row, float scale, std::span<float> values) const;
   void Begin(const mil::EncodedPart& part, const char* operand);
-  void WriteHalves(const mil::EncodedPart& part, const TensorView& tensor, const mil::Folding& folding);
-  void WriteInt8(const mil::EncodedPart& part, const TensorView& tensor, const mil::Folding& folding,
+  void WriteHalves(const mil::EncodedPart& part, const TensorView& tensor, float scale);
+  void WriteInt8(const mil::EncodedPart& part, const TensorView& tensor, float scale,
                  const std::vector<float>* importance);
-  void WriteLut4(const mil::EncodedPart& part, const TensorView& tensor, const mil::Folding& folding,
+  void WriteLut4(const mil::EncodedPart& part, const TensorView& tensor, float scale,
                  const std::vector<float>* importance);
 
   BlobWriter& out_;

@@ -20,13 +20,13 @@ using Progress = std::function<void(const ExportProgress&)>;
 
 constexpr int kStep = 32;  // chunks and buckets are multiples of 64-byte rows of halves
 
-std::vector<int> Checked(std::vector<int> values, int least, const char* flag) {
+std::vector<int> Checked(std::vector<int> values, int least, const char* field) {
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
-  if (values.empty()) throw Fail(ErrorKind::kBadRequest, "{}: give at least one number", flag);
+  if (values.empty()) throw Fail(ErrorKind::kBadRequest, "{}: give at least one number", field);
   for (int v : values)
     if (v < least || v % kStep != 0 || v > 1 << 20)
-      throw Fail(ErrorKind::kBadRequest, "{}: {} is not a multiple of {} from {} to {}", flag, v, kStep,
+      throw Fail(ErrorKind::kBadRequest, "{}: {} is not a multiple of {} from {} to {}", field, v, kStep,
                  least, 1 << 20);
   return values;
 }
@@ -45,8 +45,7 @@ std::vector<int> Covering(std::vector<int> values, int context) {
 
 int64_t SourceBytes(const Weights<TensorView>& tensors, const ModelSpec& spec) {
   int64_t bytes = 0;
-  Weights<TensorView> views = tensors;
-  ForEachWeight(spec, views,
+  ForEachWeight(spec, tensors,
                 [&](const TensorView& t, const WeightInfo&) { bytes += int64_t(t.bytes.size()); });
   return bytes;
 }
@@ -54,8 +53,14 @@ int64_t SourceBytes(const Weights<TensorView>& tensors, const ModelSpec& spec) {
 // Everything that one export needs at hand.
 class Exporter {
  public:
-  Exporter(ModelSource& model, const ExportOptions& options, const Progress& progress)
+  Exporter(const ModelSource& model, const ExportOptions& options, const Progress& progress)
       : model_(model), spec_(model.spec), tensors_(model.tensors), options_(options), progress_(progress) {
+    CheckSupport(spec_, "coreml", mil::PrefillSupport());
+    for (const LayerSpec& layer : spec_.layers)
+      if (const auto& norm = AttentionOf(layer).qk_norm;
+          options.lowering.keys == KeyForm::kRaw && norm && norm->after_rope)
+        throw Fail(ErrorKind::kUnsupported,
+                   "raw keys: this model norms its keys after their rotation, so they have no raw form");
     report_.bundle.family = model.family;
     report_.bundle.spec = SpecDigest(spec_);
     report_.bundle.format = options.weights;
@@ -103,7 +108,7 @@ class Exporter {
   void Plan() {
     std::vector<int64_t> layer_bytes(spec_.layers.size());
     BlobLayout scratch;
-    ForEachWeight(spec_, tensors_, [&](TensorView&, const WeightInfo& info) {
+    ForEachWeight(spec_, tensors_, [&](const TensorView&, const WeightInfo& info) {
       if (!IsNeeded(spec_, info)) return;
       layer_bytes[size_t(info.layer)] += StoredBytes(PlanWeight(spec_, info, options_.weights, scratch));
     });
@@ -144,7 +149,7 @@ class Exporter {
         const std::string what = op != lint.ops.end()
                                      ? fmt::format("{} '{}': {}", op->type, op->name, op->reason)
                                      : lint.violations.front();
-        throw Fail(ErrorKind::kUnsupported, "{}: {}: {}; --force exports it all the same",
+        throw Fail(ErrorKind::kUnsupported, "{}: {}: {}; force exports it despite rule violations",
                    report_.bundle.shards.back().package, name, what);
       }
     }
@@ -157,12 +162,13 @@ class Exporter {
     BlobWriter out(package / kWeightsPlace / "weight.bin");
     WeightEncoder encoder(out, measured_.importance);
     std::vector<const mil::EncodedWeight*> planned;
-    ForEachWeight(spec_, encoded_, [&](mil::EncodedWeight& w, const WeightInfo&) { planned.push_back(&w); });
+    ForEachWeight(spec_, std::as_const(encoded_),
+                  [&](const mil::EncodedWeight& w, const WeightInfo&) { planned.push_back(&w); });
     size_t next = 0;
-    ForEachWeight(spec_, tensors_, [&](TensorView& tensor, const WeightInfo& info) {
+    ForEachWeight(spec_, tensors_, [&](const TensorView& tensor, const WeightInfo& info) {
       const mil::EncodedWeight& weight = *planned[next++];
       if (!IsNeeded(spec_, info) || ShardOf(info.layer) != index) return;
-      encoder.Write(weight, tensor, mil::FoldingOf(spec_, scales_, info));
+      encoder.Write(weight, tensor, mil::FoldedScale(spec_, scales_, info));
       tensor.Forget();
       source_done_ += int64_t(tensor.bytes.size());
       progress_({"write", source_done_, report_.source_bytes});
@@ -202,9 +208,9 @@ class Exporter {
   }
 
   ThreadPool pool_{std::max(1, int(std::thread::hardware_concurrency()))};
-  ModelSource& model_;
+  const ModelSource& model_;
   const ModelSpec& spec_;
-  Weights<TensorView> tensors_;  // views: ForEachWeight wants them mutable
+  const Weights<TensorView>& tensors_;
   const ExportOptions& options_;
   const Progress& progress_;
   ExportReport report_;
@@ -220,8 +226,8 @@ class Exporter {
 
 std::vector<mil::PrefillShape> ChooseShapes(const ModelSpec& spec, const ExportOptions& options) {
   const std::vector<int> chunks =
-      options.chunks ? Checked(*options.chunks, kStep, "--chunks") : Covering({128, 512}, spec.max_context);
-  const std::vector<int> histories = options.histories ? Checked(*options.histories, 0, "--history")
+      options.chunks ? Checked(*options.chunks, kStep, "chunks") : Covering({128, 512}, spec.max_context);
+  const std::vector<int> histories = options.histories ? Checked(*options.histories, 0, "history")
                                                        : Covering({0, 1024, 4096}, spec.max_context);
   std::vector<mil::PrefillShape> shapes;
   for (int t : chunks)
@@ -251,9 +257,9 @@ std::vector<int> ChooseShards(const std::vector<int64_t>& layer_bytes, int64_t m
   }
 }
 
-ExportReport ExportBundle(ModelSource& model, const fs::path& out, const ExportOptions& options,
+ExportReport ExportBundle(const ModelSource& model, const fs::path& out, const ExportOptions& options,
                           const Progress& progress) {
-  if (options.max_shard_bytes < 1) throw Fail(ErrorKind::kBadRequest, "--max-shard-mb: must be positive");
+  if (options.max_shard_bytes < 1) throw Fail(ErrorKind::kBadRequest, "max-shard-mb: must be positive");
   PartialFolder folder(out, kBundleFile);
   ExportReport report = Exporter(model, options, progress).Run(folder.path());
   folder.Publish();

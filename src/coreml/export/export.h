@@ -49,7 +49,8 @@ struct ExportReport {
 // beside it under another name, so that a killed export leaves no half bundle. Throws kBadRequest for options
 // that make no sense, kUnsupported for what the Neural Engine cannot run (violations of the rules, unless
 // forced; magnitudes beyond fp16), kDevice when files cannot be written.
-ExportReport ExportBundle(ModelSource& model, const std::filesystem::path& out, const ExportOptions& options,
+ExportReport ExportBundle(const ModelSource& model, const std::filesystem::path& out,
+                          const ExportOptions& options,
                           const std::function<void(const ExportProgress&)>& progress);
 
 // The chunks and buckets that `options` means for this model. Throws kBadRequest.

@@ -26,11 +26,11 @@ mil::RangeScales ChooseScales(const ModelSpec& spec, const std::vector<LayerSamp
     stream = std::max(stream, layer.stream);
     scales.layers[i].hidden = PowerFor(layer.hidden);
     // Without a norm of its own, a block's output has the scale of the stream that it joins.
-    if (spec.layers[i].post_attn)
+    if (spec.layers[i].post_mixer)
       scales.layers[i].attn_out = PowerFor(layer.attn_out);
     else
       stream = std::max(stream, layer.attn_out);
-    if (spec.layers[i].post_mlp)
+    if (spec.layers[i].ffn.at(0).post)
       scales.layers[i].mlp_out = PowerFor(layer.mlp_out);
     else
       stream = std::max(stream, layer.mlp_out);
@@ -45,8 +45,8 @@ std::vector<float> ScaledMagnitudes(const ModelSpec& spec, const std::vector<Lay
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerSample& layer = layers[i];
     const mil::LayerScales& s = scales.layers[i];
-    const float attn_out = spec.layers[i].post_attn ? s.attn_out : scales.stream;
-    const float mlp_out = spec.layers[i].post_mlp ? s.mlp_out : scales.stream;
+    const float attn_out = spec.layers[i].post_mixer ? s.attn_out : scales.stream;
+    const float mlp_out = spec.layers[i].ffn.at(0).post ? s.mlp_out : scales.stream;
     result.push_back(std::max({layer.stream * scales.stream, layer.attn_out * attn_out,
                                layer.hidden * s.hidden, layer.mlp_out * mlp_out, layer.other}));
   }

@@ -50,15 +50,29 @@ class SampleOps {
     return x;
   }
 
-  Tensor Norm(const Tensor& x, const Weight& gain, const NormSpec& norm, int groups) {
-    const std::vector<float> g = ReadVector(gain);
+  Tensor Norm(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& norm) {
+    return NormHeads(x, w, norm, 1);
+  }
+
+  Tensor NormHeads(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& norm, int heads) {
+    const std::vector<float> g = ReadVector(*w.gain);
+    std::vector<float> b;
+    if (w.bias) b = ReadVector(*w.bias);
     Matrix y = x;
-    const int width = x.channels / groups;
+    const int width = x.channels / heads;
     for (int t = 0; t < x.tokens; ++t)
-      for (int first = 0; first < x.channels; first += width)
-        kernels_.norm(y.At(t, first), g.data(), norm.plus_one ? 1.f : 0.f, norm.eps, width, y.At(t, first));
+      for (int first = 0; first < x.channels; first += width) {
+        const std::span part(y.At(t, first), size_t(width));
+        if (norm.mean) {
+          const double mean = std::accumulate(part.begin(), part.end(), 0.0) / width;
+          for (float& v : part) v -= float(mean);
+        }
+        kernels_.norm(part.data(), g.data(), norm.eps, width, part.data());
+        if (!b.empty()) kernels_.add(part.data(), b.data(), width);
+      }
     // A block's own norm makes what joins the stream; the stream itself is measured where it is added.
-    if (gain.info.part != "post_attn" && gain.info.part != "post_mlp") Raise(Layer(gain).other, y.values);
+    const Part part = w.gain->info.part;
+    if (part != Part::kPostMixer && part != Part::kPostBranch) Raise(Layer(*w.gain).other, y.values);
     return y;
   }
 
@@ -77,10 +91,10 @@ class SampleOps {
       for (int t = 0; t < y.tokens; ++t) kernels_.add(y.At(t), bias.data(), out);
     }
     LayerSample& layer = Layer(w.weight);
-    Raise(info.part == "o"      ? layer.attn_out
-          : info.part == "down" ? layer.mlp_out
-          : info.part == "up"   ? layer.hidden
-                                : layer.other,
+    Raise(info.part == Part::kO      ? layer.attn_out
+          : info.part == Part::kDown ? layer.mlp_out
+          : info.part == Part::kUp   ? layer.hidden
+                                     : layer.other,
           y.values);
     return y;
   }
@@ -118,21 +132,29 @@ class SampleOps {
     return y;
   }
 
-  Tensor Gate(Tensor x, const Tensor& up, Activation activation) {
-    for (int t = 0; t < x.tokens; ++t) kernels_.gate[size_t(activation)](x.At(t), up.At(t), x.channels);
+  Tensor Gate(Tensor x, const Tensor* up, const GateSpec& gate) {
+    const std::vector<float> ones(up ? 0 : size_t(x.channels), 1.f);
+    for (int t = 0; t < x.tokens; ++t)
+      kernels_.gate[size_t(gate.act)](x.At(t), up ? up->At(t) : ones.data(), x.channels);
     Raise(result_.layers[size_t(layer_)].hidden, x.values);
     return x;
   }
 
-  Tensor Add(Tensor x, const Tensor& y) {
-    for (int t = 0; t < x.tokens; ++t) kernels_.add(x.At(t), y.At(t), x.channels);
+  Tensor Add(Tensor x, const Tensor& y, float scale) {
+    for (int t = 0; t < x.tokens; ++t) {
+      if (scale == 1) {
+        kernels_.add(x.At(t), y.At(t), x.channels);
+      } else {
+        kernels_.blend(x.At(t), 1, y.At(t), scale, x.channels);
+      }
+    }
     LayerSample& sample = result_.layers[size_t(layer_)];
     Raise(sample.stream, x.values);
     Raise(sample.stream, y.values);
     return x;
   }
 
-  Tensor Logits(const Tensor&, const Weight&, std::optional<float>, const Rows&) {
+  Tensor Logits(const Tensor&, const Weight&, std::optional<float>, float, const Rows&) {
     PD_CHECK(!"a sample pass asks for keys and values only");
     return {};
   }
@@ -163,7 +185,7 @@ class SampleOps {
     const int64_t count = std::min<int64_t>(cpu::kTile, weight.info.shape[0] - first);
     for (int64_t i = 0; i < count; ++i)
       weight.read(first + i, std::span(tile.rows).subspan(size_t(i) * inputs, inputs));
-    const TensorView rows{.name = weight.info.name,
+    const TensorView rows{.name = weight.info.Name(),
                           .type = DType::kF32,
                           .shape = {count, x.channels},
                           .bytes = std::as_bytes(std::span(tile.rows)),
@@ -186,7 +208,7 @@ class SampleOps {
     const int d = a.head_dim, width = a.kv_width(), kv = head / (a.heads / a.kv_heads) * d;
     std::vector<float> p(size_t(q.tokens));
     for (int t = 0; t < q.tokens; ++t) {
-      const int first = a.window ? std::max(0, t - *a.window + 1) : 0;
+      const int first = a.window ? std::max(0, t - a.window->size + 1) : 0;
       const float* query = q.At(t, int64_t(head) * d);
       for (int s = first; s <= t; ++s) {
         const float* key = sample.keys.data() + int64_t(s) * width + kv;
@@ -215,7 +237,7 @@ class SampleOps {
     std::vector<double> sums(size_t(x.channels));
     for (int t = 0; t < x.tokens; ++t)
       for (int c = 0; c < x.channels; ++c) sums[size_t(c)] += double(x.At(t)[c]) * double(x.At(t)[c]);
-    std::vector<float>& mean_square = result_.importance[info.name];
+    std::vector<float>& mean_square = result_.importance[info.Name()];
     for (double sum : sums)
       mean_square.push_back(
           std::max(float(sum / x.tokens), 1e-12f));  // a silent channel still counts a little
@@ -244,8 +266,9 @@ static_assert(Ops<SampleOps>);
 
 }  // namespace
 
-SamplePass RunSample(const ModelSpec& spec, Weights<StreamedWeight>& weights, std::span<const TokenId> tokens,
-                     ThreadPool& pool, const std::function<void(int)>& layer_done) {
+SamplePass RunSample(const ModelSpec& spec, const Weights<StreamedWeight>& weights,
+                     std::span<const TokenId> tokens, ThreadPool& pool,
+                     const std::function<void(int)>& layer_done) {
   std::vector<int32_t> pos(tokens.size());
   std::iota(pos.begin(), pos.end(), 0);
   const std::vector<SlotId> slots(tokens.size(), 0);

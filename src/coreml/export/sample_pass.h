@@ -43,8 +43,9 @@ struct SamplePass {
 };
 // layer_done(n) is called after each layer, on the caller's thread; `read` of the weights on any of the
 // pool's, and it must not throw there.
-SamplePass RunSample(const ModelSpec& spec, Weights<StreamedWeight>& weights, std::span<const TokenId> tokens,
-                     ThreadPool& pool, const std::function<void(int)>& layer_done);
+SamplePass RunSample(const ModelSpec& spec, const Weights<StreamedWeight>& weights,
+                     std::span<const TokenId> tokens, ThreadPool& pool,
+                     const std::function<void(int)>& layer_done);
 
 // Of two equally long lists.
 double Cosine(std::span<const float> a, std::span<const float> b);

@@ -53,8 +53,7 @@ StoredPart Locate(const mil::EncodedPart& part, const BlobFile& file) {
 }  // namespace
 
 Weights<StreamedWeight> StreamSource(const ModelSpec& spec, const Weights<TensorView>& tensors) {
-  Weights<TensorView> views = tensors;
-  return MapWeights<StreamedWeight>(spec, views, [](const TensorView& tensor, const WeightInfo& info) {
+  return MapWeights<StreamedWeight>(spec, tensors, [](const TensorView& tensor, const WeightInfo& info) {
     const bool exact = tensor.type == DType::kF16;
     return StreamedWeight{info,
                           [tensor, exact](int64_t row, std::span<float> values) {
@@ -71,15 +70,14 @@ Weights<StreamedWeight> StreamEncoded(const ModelSpec& spec, const Weights<Tenso
                                       const Weights<mil::EncodedWeight>& encoded,
                                       const std::vector<const BlobFile*>& file_of_layer) {
   Weights<StreamedWeight> result = StreamSource(spec, tensors);
-  Weights<mil::EncodedWeight> sources = encoded;
-  std::vector<mil::EncodedWeight> in_order;
-  ForEachWeight(spec, sources,
-                [&](mil::EncodedWeight& w, const WeightInfo&) { in_order.push_back(std::move(w)); });
+  std::vector<const mil::EncodedWeight*> in_order;
+  ForEachWeight(spec, encoded,
+                [&](const mil::EncodedWeight& w, const WeightInfo&) { in_order.push_back(&w); });
   size_t next = 0;
   ForEachWeight(spec, result, [&](StreamedWeight& streamed, const WeightInfo& info) {
-    mil::EncodedWeight weight = std::move(in_order[next++]);
+    const mil::EncodedWeight& weight = *in_order[next++];
     if (!IsNeeded(spec, info)) return;
-    const mil::Folding folding = mil::FoldingOf(spec, scales, info);
+    const float scale = mil::FoldedScale(spec, scales, info);
     std::vector<StoredPart> parts;
     parts.reserve(weight.parts.size());
     for (const mil::EncodedPart& part : weight.parts)
@@ -87,10 +85,10 @@ Weights<StreamedWeight> StreamEncoded(const ModelSpec& spec, const Weights<Tenso
     streamed.forget = [parts] {
       for (const StoredPart& part : parts) MappedFile::Forget(part.data);
     };
-    streamed.read = [parts = std::move(parts), folding](int64_t row, std::span<float> values) {
+    streamed.read = [parts = std::move(parts), scale](int64_t row, std::span<float> values) {
       for (const StoredPart& part : parts)
         part.Decode(row, values.subspan(size_t(part.first), size_t(part.inputs)));
-      for (float& v : values) v = v / folding.scale - (folding.plus_one ? 1.f : 0.f);
+      for (float& v : values) v /= scale;
     };
   });
   return result;

@@ -167,7 +167,7 @@ OutputTensors Interpreter::Run(const std::string& function, const InputTensors& 
       views.back().data = s.bases[place.storage] + place.offset;
     }
   };
-  for (const interp::Step& step : plan.steps) {
+  for (const interp::PlannedOp& step : plan.steps) {
     resolve(step.in, s.in);
     resolve(step.out, s.out);
     try {

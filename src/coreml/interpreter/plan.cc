@@ -113,10 +113,10 @@ class Survey {
   std::map<std::string, std::vector<size_t>> writes_;  // by state, ascending
 };
 
-class Planner {
+class FunctionPlanner {
  public:
-  Planner(const std::string& name, const mil::Function& function, Constants& constants,
-          const PlanOptions& options)
+  FunctionPlanner(const std::string& name, const mil::Function& function, Constants& constants,
+                  const PlanOptions& options)
       : name_(name), function_(function), constants_(constants), options_(options), survey_(function) {
     for (const NamedType& input : function.inputs) scope_.Define(input);
     for (const Operation& op : function.body.operations)
@@ -370,7 +370,7 @@ class Planner {
     std::map<std::string, std::vector<const Constant*>, std::less<>> known;
     for (const auto& [parameter, bindings] : op.inputs)
       for (const mil::Binding& binding : bindings) known[parameter].push_back(FindConstant(binding));
-    Step step;
+    PlannedOp step;
     if (!empty) {
       Site site(op, operands, std::move(known), constants_, options_.plain);
       step.kernel = maker(site);
@@ -421,14 +421,14 @@ class Planner {
     return place;
   }
 
-  void AddStep(Step step) {
+  void AddStep(PlannedOp step) {
     step.place = fmt::format("function {}: {}", name_, place_);
     plan_.steps.push_back(std::move(step));
   }
 
   void AddCopy(const Tensor& from, const Tensor& to) {
     if (mil::Elements({from.type.dtype, from.layout.shape}) == 0) return;
-    Step step;
+    PlannedOp step;
     step.kernel = [](const Call& call) { CopyElements(call.machine, call.in[0], call.out[0]); };
     step.in.push_back(PlaceOf(from));
     step.out.push_back(PlaceOf(to));
@@ -504,7 +504,7 @@ class Planner {
 
 Plan MakePlan(const std::string& name, const mil::Function& function, Constants& constants,
               const PlanOptions& options) {
-  return Planner(name, function, constants, options).Make();
+  return FunctionPlanner(name, function, constants, options).Make();
 }
 
 }  // namespace pd::interp

@@ -25,7 +25,7 @@ struct TensorPlace {
   int64_t offset = 0;  // bytes from the storage's start
 };
 
-struct Step {
+struct PlannedOp {
   std::string place;  // "main: op 12 (conv 'y')", for messages
   Kernel kernel;
   std::vector<TensorPlace> in, out;
@@ -35,7 +35,7 @@ struct Step {
 struct Plan {
   std::vector<mil::NamedType> inputs, states, outputs;
   std::vector<Storage> storages;
-  std::vector<Step> steps;
+  std::vector<PlannedOp> steps;
   size_t arena_bytes = 0;
   std::vector<ConstantBytes> constants;  // decompressed ones that steps read
 };

@@ -7,39 +7,32 @@
 
 namespace pd::mil {
 
-Folding FoldingOf(const ModelSpec& spec, const RangeScales& scales, const WeightInfo& info) {
-  if (info.part == "embed") return {spec.embed_scale * scales.stream, false};
-  if (info.layer < 0) return {};  // the final norm and the head are not part of a prefill program
+float FoldedScale(const ModelSpec& spec, const RangeScales& scales, const WeightInfo& info) {
+  if (info.part == Part::kEmbed) return spec.embed_scale * scales.stream;
+  if (info.layer < 0) return 1;  // the final norm and the head are not part of a prefill program
   const LayerSpec& layer = spec.layers[size_t(info.layer)];
   const LayerScales& s = scales.layers[size_t(info.layer)];
-  const AttentionSpec& a = layer.attn;
-  Folding folding;
-  switch (info.role) {
-    case Role::kQueryGain:
-      return {a.scale, a.qk_norm->plus_one};
-    case Role::kQuery:
-    case Role::kQueryBias:
-      return {a.qk_norm ? 1.f : a.scale, false};
-    case Role::kGain: {
-      const bool post_attn = info.part == "post_attn", post_mlp = info.part == "post_mlp";
-      folding.plus_one = info.part == "pre_attn"  ? layer.pre_attn.plus_one
-                         : info.part == "pre_mlp" ? layer.pre_mlp.plus_one
-                         : post_attn              ? layer.post_attn->plus_one
-                         : post_mlp               ? layer.post_mlp->plus_one
-                                                  : a.qk_norm->plus_one;
-      if (post_attn || post_mlp) folding.scale = scales.stream;
-      return folding;
-    }
+  const AttentionSpec& a = AttentionOf(layer);
+  const float hidden = MlpOf(layer).gated ? s.hidden : 1;  // an activation alone cannot be scaled
+  const float mlp_out = layer.ffn.at(size_t(info.branch)).post ? s.mlp_out : scales.stream;
+  const bool bias = info.piece == Piece::kBias;
+  switch (info.part) {
+    case Part::kQNorm:
+      return a.scale;
+    case Part::kQ:
+      return a.qk_norm ? 1.f : a.scale;
+    case Part::kPostMixer:
+    case Part::kPostBranch:
+      return scales.stream;
+    case Part::kO:
+      return layer.post_mixer ? s.attn_out : scales.stream;
+    case Part::kUp:
+      return hidden;
+    case Part::kDown:
+      return bias ? mlp_out : mlp_out / hidden;
     default:
-      break;
+      return 1;
   }
-  const float attn_out = layer.post_attn ? s.attn_out : scales.stream;
-  const float mlp_out = layer.post_mlp ? s.mlp_out : scales.stream;
-  if (info.part == "o" || info.part == "o.bias") folding.scale = attn_out;
-  if (info.part == "up" || info.part == "up.bias") folding.scale = s.hidden;
-  if (info.part == "down") folding.scale = mlp_out / s.hidden;
-  if (info.part == "down.bias") folding.scale = mlp_out;
-  return folding;
 }
 
 float FoldedEpsilon(const ModelSpec& spec, const RangeScales& scales, const WeightInfo& gain,
@@ -47,9 +40,9 @@ float FoldedEpsilon(const ModelSpec& spec, const RangeScales& scales, const Weig
   PD_CHECK(gain.layer >= 0 && gain.layer < int(spec.layers.size()));
   const LayerScales& s = scales.layers[size_t(gain.layer)];
   float scale = 1;
-  if (gain.part == "pre_attn" || gain.part == "pre_mlp") scale = scales.stream;
-  if (gain.part == "post_attn") scale = s.attn_out;
-  if (gain.part == "post_mlp") scale = s.mlp_out;
+  if (gain.part == Part::kPreMixer || gain.part == Part::kPreBranch) scale = scales.stream;
+  if (gain.part == Part::kPostMixer) scale = s.attn_out;
+  if (gain.part == Part::kPostBranch) scale = s.mlp_out;
   // An epsilon of 0 in fp16 would divide zero by zero in rows of padding; the smallest half is still far
   // below any mean square that a scaled stream has.
   constexpr float kLeast = 0x1p-24f;
@@ -78,7 +71,7 @@ std::vector<int64_t> SplitInputs(int64_t out, int64_t in, bool half) {
 }
 
 std::string Identifier(const WeightInfo& info) {
-  std::string name = info.name;
+  std::string name = info.Name();
   std::replace(name.begin(), name.end(), '.', '_');
   return name;
 }

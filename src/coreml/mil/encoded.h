@@ -38,14 +38,10 @@ struct RangeScales {
   bool operator==(const RangeScales&) const = default;
 };
 
-// stored = scale * (w + plus_one)
-struct Folding {
-  float scale = 1;
-  bool plus_one = false;
-};
-// The score scale goes where queries get their last factor; the range scales where what they scale is made.
-Folding FoldingOf(const ModelSpec& spec, const RangeScales& scales, const WeightInfo& info);
-// The epsilon of a norm of scaled activations, by the part its gain is ("pre_attn", "q_gain", ...).
+// What a weight is multiplied by when it is stored. The score scale goes where queries get their last factor;
+// the range scales where what they scale is made.
+float FoldedScale(const ModelSpec& spec, const RangeScales& scales, const WeightInfo& info);
+// The epsilon of a norm of scaled activations, by the part that its gain is.
 float FoldedEpsilon(const ModelSpec& spec, const RangeScales& scales, const WeightInfo& gain,
                     const NormSpec& norm);
 

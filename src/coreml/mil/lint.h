@@ -1,5 +1,6 @@
 // The rules for staying on the Neural Engine, checked op by op without the hardware: what other projects saw
-// run there, fail there, or be slow there (docs/decisions.md). A clean report is no proof of placement.
+// run there, fail there, or be slow there (docs/decisions/coreml.md). A clean report is no proof of
+// placement.
 #pragma once
 #include <string>
 #include <vector>

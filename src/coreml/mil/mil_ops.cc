@@ -98,19 +98,30 @@ MilOps::Tensor MilOps::Embed(const Weight&, float, const Rows&) {  // the host l
 
 // LayerNorm over [x, -x] is RMSNorm: the mean is 0 and the variance mean(x^2), accumulated without overflow.
 // The gain stays a multiplication of its own: affine layer norms failed to compile at some widths.
-MilOps::Tensor MilOps::Norm(const Tensor& x, const Weight& gain, const NormSpec& norm, int groups) {
-  const std::string g = Constant(*gain, gain->parts.at(0));
-  // Gains of heads are [1, 1, D, 1], those of the stream [1, C, 1, 1]: one KV head is still a head.
-  const bool of_heads = builder_.ShapeOf(g)[1] == 1 && gain->info.shape.at(0) != 1;
-  const int heads = of_heads ? groups : 0, axis = of_heads ? 2 : 1;
+MilOps::Tensor MilOps::Normed(const Tensor& x, int heads, const NormWeights<Weight>& w,
+                              const NormSpec& norm) {
+  const int axis = heads > 0 ? 2 : 1;
+  const EncodedWeight& gain = **w.gain;
+  const std::string g = Constant(gain, gain.parts.at(0));
   const std::string v = View(x, heads);
-  const std::string both = Concat({v, Scaled(v, -1)}, axis);
+  const std::string both = norm.mean ? v : Concat({v, Scaled(v, -1)}, axis);
   const std::string normed =
       builder_.Op("layer_norm", {{"x", both},
                                  {"axes", Ints({axis})},
-                                 {"epsilon", ScalarF16(FoldedEpsilon(spec_, scales_, gain->info, norm))}});
+                                 {"epsilon", ScalarF16(FoldedEpsilon(spec_, scales_, gain.info, norm))}});
   const std::string half = Slice(normed, size_t(axis), 0, builder_.ShapeOf(v)[size_t(axis)]);
-  return {Binary("mul", half, g), x.channels, heads};
+  std::string y = Binary("mul", half, g);
+  if (w.bias) y = Binary("add", y, Constant(**w.bias, (*w.bias)->parts.at(0)));
+  return {y, x.channels, heads};
+}
+
+MilOps::Tensor MilOps::Norm(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& norm) {
+  return Normed(x, 0, w, norm);
+}
+
+MilOps::Tensor MilOps::NormHeads(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& norm,
+                                 int heads) {
+  return Normed(x, heads, w, norm);
 }
 
 MilOps::Tensor MilOps::Linear(const Tensor& x, const LinearWeights<Weight>& w) {
@@ -152,23 +163,25 @@ void MilOps::Append(int layer, const AttentionSpec&, Tensor k, Tensor v, const R
   cached_[layer] = {std::move(k), std::move(v)};
 }
 
-MilOps::Tensor MilOps::Gate(const Tensor& x, const Tensor& up, Activation activation) {
+MilOps::Tensor MilOps::Gate(const Tensor& x, const Tensor* up, const GateSpec& gate) {
   std::string act;
-  if (activation == Activation::kSilu) {
+  if (gate.act == Activation::kSilu) {
     act = builder_.Op("silu", {{"x", x.name}});
   } else {
-    const char* mode = activation == Activation::kGelu ? "EXACT" : "TANH_APPROXIMATION";
+    const char* mode = gate.act == Activation::kGelu ? "EXACT" : "TANH_APPROXIMATION";
     act = builder_.Op("gelu", {{"x", x.name}, {"mode", Scalar(mode)}});
   }
-  return {Binary("mul", act, up.name), x.channels, 0};
+  return {up ? Binary("mul", act, up->name) : act, x.channels, 0};
 }
 
-MilOps::Tensor MilOps::Add(const Tensor& x, const Tensor& y) {
-  const std::string a = View(x, 0), b = View(y, 0);
+MilOps::Tensor MilOps::Add(const Tensor& x, const Tensor& y, float scale) {
+  const std::string a = View(x, 0);
+  std::string b = View(y, 0);
+  if (scale != 1) b = Scaled(b, scale);
   return {Binary("add", a, b), x.channels, 0};
 }
 
-MilOps::Tensor MilOps::Logits(const Tensor&, const Weight&, std::optional<float>, const Rows&) {
+MilOps::Tensor MilOps::Logits(const Tensor&, const Weight&, std::optional<float>, float, const Rows&) {
   PD_CHECK(!"a prefill program ends at the last layer's keys and values");
   return {};
 }

@@ -20,7 +20,7 @@ struct LoweringOptions {
 
 // An Ops type (model/ops.h) that writes ops instead of computing. The residual stream is (1, C, 1, T)
 // throughout; heads are a view [1, heads, D, T] of the same data, so nothing is transposed on its way. Inputs
-// and constants appear at their first use. The forms and the evidence for them: docs/decisions.md.
+// and constants appear at their first use. The forms and the evidence for them: docs/decisions/coreml.md.
 class MilOps {
  public:
   using Weight = const EncodedWeight*;
@@ -35,14 +35,15 @@ class MilOps {
          const PrefillShape& shape, const std::vector<int>& shard_begins);
 
   Tensor Embed(const Weight& table, float scale, const Rows& rows);
-  Tensor Norm(const Tensor& x, const Weight& gain, const NormSpec& norm, int groups);
+  Tensor Norm(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& norm);
+  Tensor NormHeads(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& norm, int heads);
   Tensor Linear(const Tensor& x, const LinearWeights<Weight>& w);
   Tensor Rope(const Tensor& x, int heads, const RopeSpec& rope, const Rows& rows);
   void Append(int layer, const AttentionSpec& a, Tensor k, Tensor v, const Rows& rows);
   Tensor Attend(int layer, const AttentionSpec& a, const Tensor& q, const Rows& rows);
-  Tensor Gate(const Tensor& x, const Tensor& up, Activation activation);
-  Tensor Add(const Tensor& x, const Tensor& y);
-  Tensor Logits(const Tensor& x, const Weight& head, std::optional<float> cap, const Rows& rows);
+  Tensor Gate(const Tensor& x, const Tensor* up, const GateSpec& gate);
+  Tensor Add(const Tensor& x, const Tensor& y, float scale);
+  Tensor Logits(const Tensor& x, const Weight& head, std::optional<float> cap, float scale, const Rows& rows);
   void BeginLayer(int layer, Tensor& x);
   void RawKeys(int layer, const Tensor& keys);
 
@@ -61,6 +62,8 @@ class MilOps {
   std::string Scaled(const std::string& x, float factor);
   std::string MatMul(const std::string& x, const std::string& y, bool transpose_x, bool transpose_y);
   std::string Constant(const EncodedWeight& weight, const EncodedPart& part);
+  // In parts of that many heads; 0: whole rows.
+  Tensor Normed(const Tensor& x, int heads, const NormWeights<Weight>& w, const NormSpec& norm);
   std::string Conv(const std::string& x, const std::string& weight, const std::string& bias);
 
   // attention.cc

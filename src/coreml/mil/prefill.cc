@@ -15,6 +15,11 @@ constexpr int kRow = 32;  // halves in 64 bytes
 
 }  // namespace
 
+const Support& PrefillSupport() {
+  static const Support support = {Feature::kLayerNorm, Feature::kUngatedMlp, Feature::kScoreCap};
+  return support;
+}
+
 const char* Name(AttentionForm form) { return kForms.at(size_t(form)).second; }
 
 std::optional<AttentionForm> AttentionFormOf(std::string_view name) {
@@ -33,7 +38,7 @@ std::string NewValues(int layer) { return fmt::format("new_v_{}", layer); }
 
 int PastWidth(const AttentionSpec& attn, int history) {
   if (!attn.window) return history;
-  const int64_t needed = (int64_t(*attn.window) - 1 + kRow - 1) / kRow * kRow;
+  const int64_t needed = (int64_t(attn.window->size) - 1 + kRow - 1) / kRow * kRow;
   return int(std::min<int64_t>(history, needed));
 }
 
@@ -54,7 +59,7 @@ const MaskInput& PrefillInterface::MaskOf(const AttentionSpec& attn) const {
 PrefillInterface InterfaceOf(const ModelSpec& spec, int history) {
   PrefillInterface result;
   for (const LayerSpec& layer : spec.layers) {
-    const AttentionSpec& a = layer.attn;
+    const AttentionSpec& a = AttentionOf(layer);
     const auto same_rope = [&](const RopeInput& r) { return r.rope == *a.rope && r.head_dim == a.head_dim; };
     if (a.rope && std::none_of(result.ropes.begin(), result.ropes.end(), same_rope)) {
       const size_t n = result.ropes.size();
@@ -63,7 +68,7 @@ PrefillInterface InterfaceOf(const ModelSpec& spec, int history) {
     const auto same_window = [&](const MaskInput& m) { return m.window == a.window; };
     if (std::none_of(result.masks.begin(), result.masks.end(), same_window))
       result.masks.push_back(
-          {a.window, PastWidth(a, history), a.window ? fmt::format("mask_w{}", *a.window) : "mask"});
+          {a.window, PastWidth(a, history), a.window ? fmt::format("mask_w{}", a.window->size) : "mask"});
   }
   return result;
 }

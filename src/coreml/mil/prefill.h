@@ -8,8 +8,12 @@
 
 #include "device/chunk_plan.h"
 #include "model/spec.h"
+#include "model/support.h"
 
 namespace pd::mil {
+
+// What such a program can compute of a model.
+const Support& PrefillSupport();
 
 // The published forms of attention on the Neural Engine, to be timed against each other.
 enum class AttentionForm : uint8_t {
@@ -46,7 +50,7 @@ struct RopeInput {
 // Added to the scores, shared by the layers of one window: 0 where a row sees a key, kMasked where it does
 // not. [1, 1, T, past + T] with the past first; (1, past + T, 1, T) in the channels form.
 struct MaskInput {
-  std::optional<int> window;
+  std::optional<WindowSpec> window;
   int past = 0;
   std::string name;
 };

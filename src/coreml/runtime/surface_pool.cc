@@ -48,11 +48,6 @@ void SurfacePool::Trim() {
   free.swap(free_);
 }
 
-size_t SurfacePool::free_sets() const {
-  const std::lock_guard guard(mutex_);
-  return free_.size();
-}
-
 void SurfacePool::Return(Set set) {
   const std::lock_guard guard(mutex_);
   if (!set.empty() && free_.size() < kMostFreeSets) free_.push_back(std::move(set));

@@ -41,15 +41,14 @@ class SurfacePool : public std::enable_shared_from_this<SurfacePool> {
 
   // Every value in it is a NaN: what a prediction leaves unwritten is seen, not taken for a result.
   std::shared_ptr<Lease> Take();
-  void Trim();               // gives back the memory that nobody uses
-  size_t free_sets() const;  // for tests
+  void Trim();  // gives back the memory that nobody uses
 
  private:
   void Return(Set set);
 
   CoreMl& core_ml_;
   std::map<std::string, mil::Dims> results_;  // shapes
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::vector<Set> free_;
 };
 

@@ -61,8 +61,8 @@ struct Kernels {
   // inverse)), to nearest even, both within +-127. The mean over groups is summed in order.
   void (*quantise_row)(const float* x, int64_t k, float spread, std::byte* out);
 
-  // out = x * (1 / sqrt(Sum16(x^2) / n + eps)) * (offset + gain); offset is 0 or 1. out may be x.
-  void (*norm)(const float* x, const float* gain, float offset, float eps, int64_t n, float* out);
+  // out = x * (1 / sqrt(Sum16(x^2) / n + eps)) * gain; out may be x.
+  void (*norm)(const float* x, const float* gain, float eps, int64_t n, float* out);
   // Half-split rotation in place: a, b = x[i], x[i + half] become fma(a, cos, -(b * sin)), fma(b, cos, a *
   // sin).
   void (*rope)(float* x, const float* cos, const float* sin, int half);

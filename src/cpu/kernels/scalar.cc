@@ -174,11 +174,11 @@ void QuantiseRow(const float* x, int64_t k, float spread, std::byte* out) {
 
 // ---- rows ----
 
-void Norm(const float* x, const float* gain, float offset, float eps, int64_t n, float* out) {
+void Norm(const float* x, const float* gain, float eps, int64_t n, float* out) {
   float lane[16] = {};
   for (int64_t i = 0; i < n; ++i) lane[i % 16] = std::fma(x[i], x[i], lane[i % 16]);
   const float factor = 1.f / std::sqrt(Sum16(lane) / float(n) + eps);
-  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * factor * (offset + gain[i]);
+  for (int64_t i = 0; i < n; ++i) out[i] = x[i] * factor * gain[i];
 }
 
 void Rope(float* x, const float* cos, const float* sin, int half) {

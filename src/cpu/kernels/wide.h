@@ -133,7 +133,7 @@ void QuantiseRow(const float* x, int64_t k, float spread, std::byte* out) {
 }
 
 template <class V>
-void Norm(const float* x, const float* gain, float offset, float eps, int64_t n, float* out) {
+void Norm(const float* x, const float* gain, float eps, int64_t n, float* out) {
   V squares = V::Set(0.f);
   ForLanes(n, [&](int64_t i, int lanes) {
     const V v = Get<V>(x + i, lanes);
@@ -141,7 +141,7 @@ void Norm(const float* x, const float* gain, float offset, float eps, int64_t n,
   });
   const V factor = V::Set(1.f) / Sqrt(V::Set(Sum(squares)) / V::Set(float(n)) + V::Set(eps));
   ForLanes(n, [&](int64_t i, int lanes) {
-    Put(Get<V>(x + i, lanes) * factor * (V::Set(offset) + Get<V>(gain + i, lanes)), out + i, lanes);
+    Put(Get<V>(x + i, lanes) * factor * Get<V>(gain + i, lanes), out + i, lanes);
   });
 }
 

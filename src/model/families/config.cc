@@ -144,35 +144,62 @@ std::vector<bool> ReadLocalLayers(JsonReader& config, int layers, const std::fun
 
 std::string HuggingFaceName(const WeightInfo& info, NormStyle style) {
   struct Entry {
-    std::string_view part, name;
+    Part part;
+    std::string_view name;
   };
-  static constexpr Entry kModel[] = {{"embed", "model.embed_tokens.weight"},
-                                     {"final_norm", "model.norm.weight"},
-                                     {"head", "lm_head.weight"}};
-  static constexpr Entry kLayer[] = {{"q", "self_attn.q_proj"},      {"k", "self_attn.k_proj"},
-                                     {"v", "self_attn.v_proj"},      {"o", "self_attn.o_proj"},
-                                     {"q_gain", "self_attn.q_norm"}, {"k_gain", "self_attn.k_norm"},
-                                     {"gate", "mlp.gate_proj"},      {"up", "mlp.up_proj"},
-                                     {"down", "mlp.down_proj"},      {"pre_attn", "input_layernorm"}};
+  static constexpr Entry kModel[] = {{Part::kEmbed, "model.embed_tokens.weight"},
+                                     {Part::kFinalNorm, "model.norm.weight"},
+                                     {Part::kHead, "lm_head.weight"}};
+  static constexpr Entry kLayer[] = {
+      {Part::kQ, "self_attn.q_proj"},     {Part::kK, "self_attn.k_proj"},
+      {Part::kV, "self_attn.v_proj"},     {Part::kO, "self_attn.o_proj"},
+      {Part::kQNorm, "self_attn.q_norm"}, {Part::kKNorm, "self_attn.k_norm"},
+      {Part::kGate, "mlp.gate_proj"},     {Part::kUp, "mlp.up_proj"},
+      {Part::kDown, "mlp.down_proj"},     {Part::kPreMixer, "input_layernorm"}};
   // The same name is the MLP's norm in one style and the attention output's in the other.
-  static constexpr Entry kPre[] = {{"pre_mlp", "post_attention_layernorm"}};
-  static constexpr Entry kSandwich[] = {{"post_attn", "post_attention_layernorm"},
-                                        {"pre_mlp", "pre_feedforward_layernorm"},
-                                        {"post_mlp", "post_feedforward_layernorm"}};
-  const auto find = [](std::span<const Entry> entries, std::string_view part) -> const Entry* {
+  static constexpr Entry kPre[] = {{Part::kPreBranch, "post_attention_layernorm"}};
+  static constexpr Entry kSandwich[] = {{Part::kPostMixer, "post_attention_layernorm"},
+                                        {Part::kPreBranch, "pre_feedforward_layernorm"},
+                                        {Part::kPostBranch, "post_feedforward_layernorm"}};
+  const auto find = [&](std::span<const Entry> entries) -> const Entry* {
     for (const Entry& entry : entries)
-      if (entry.part == part) return &entry;
+      if (entry.part == info.part) return &entry;
     return nullptr;
   };
-  if (const Entry* entry = find(kModel, info.part)) return std::string(entry->name);
-  constexpr std::string_view kBias = ".bias";
-  std::string_view part = info.part;
-  const bool bias = part.ends_with(kBias);
-  if (bias) part.remove_suffix(kBias.size());
-  const Entry* entry = find(kLayer, part);
-  if (!entry) entry = style == NormStyle::kPre ? find(kPre, part) : find(kSandwich, part);
+  if (const Entry* entry = find(kModel)) return std::string(entry->name);
+  const Entry* entry = find(kLayer);
+  if (!entry) entry = style == NormStyle::kPre ? find(kPre) : find(kSandwich);
   PD_CHECK(entry && info.layer >= 0);
-  return fmt::format("model.layers.{}.{}.{}", info.layer, entry->name, bias ? "bias" : "weight");
+  return fmt::format("model.layers.{}.{}.{}", info.layer, entry->name,
+                     info.piece == Piece::kBias ? "bias" : "weight");
+}
+
+ModelSpec DecoderSpec(JsonReader& config, const Sizes& sizes, const LayerSpec& layer) {
+  ModelSpec spec;
+  spec.width = sizes.width;
+  spec.vocab = sizes.vocab;
+  const auto& rope = AttentionOf(layer).rope;
+  spec.max_context = rope ? MaxContext(*rope, sizes.max_positions) : sizes.max_positions;
+  spec.layers.assign(size_t(sizes.layers), layer);
+  spec.final_norm = {.eps = sizes.eps};
+  spec.tied_head = config.BoolOr("tie_word_embeddings", false);
+  return spec;
+}
+
+AttentionSpec ReadAttention(JsonReader& config, const Sizes& sizes) {
+  AttentionSpec a;
+  a.heads = sizes.heads;
+  a.kv_heads = sizes.kv_heads;
+  a.head_dim = sizes.head_dim;
+  a.scale = 1 / std::sqrt(float(sizes.head_dim));
+  a.rope = ReadRope(config, sizes);
+  return a;
+}
+
+void SetBiases(AttentionSpec& a, bool biased) { a.q_bias = a.kv_bias = a.out_bias = biased; }
+
+MlpSpec ReadMlp(JsonReader& config, const Sizes& sizes) {
+  return {.hidden = sizes.hidden, .gate = {.act = ReadActivation(config, "hidden_act", "silu")}};
 }
 
 }  // namespace pd

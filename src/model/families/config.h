@@ -1,8 +1,7 @@
 // What the families share when they read config.json: sizes, RoPE, layer types, and the names of tensors.
 //
-// Every key is read, or ignored here by name because it leaves the mathematics alone. Two keys are ours,
+// Every key is read, or ignored here by name because it leaves the mathematics alone. One key is ours,
 // written by formats/gguf_config.cc for what GGUF says and config.json cannot:
-//   "norm_plus_one": false                                  norm gains come with the one added (Gemma)
 //   "rope_scaling": {"rope_type": "factors", "factors": []}  each rotated pair's divisor, given
 #pragma once
 #include <functional>
@@ -54,6 +53,13 @@ int MaxContext(const RopeSpec& rope, int max_positions);
 
 // For each layer whether it is local ("sliding_attention" in layer_types, or `local(i)` without that key).
 std::vector<bool> ReadLocalLayers(JsonReader& config, int layers, const std::function<bool(int)>& local);
+
+// What the Llama-like families share: grouped attention with one RoPE for all layers and no biases, a gated
+// MLP, and a model of equal layers with RMSNorm ("tie_word_embeddings" is read here).
+AttentionSpec ReadAttention(JsonReader& config, const Sizes& sizes);
+void SetBiases(AttentionSpec& attention, bool biased);  // of all four projections
+MlpSpec ReadMlp(JsonReader& config, const Sizes& sizes);
+ModelSpec DecoderSpec(JsonReader& config, const Sizes& sizes, const LayerSpec& layer);
 
 // Names as transformers writes them. Sandwich: norms on both sides of attention and MLP (Gemma).
 enum class NormStyle { kPre, kSandwich };

@@ -51,23 +51,23 @@ ModelSpec ReadTextConfig(JsonReader& config) {
                                          .kv_heads = 4,
                                          .head_dim = 256,
                                          .max_positions = 131072});
-  const NormSpec norm{.eps = sizes.eps, .plus_one = config.BoolOr("norm_plus_one", true)};
+  const NormSpec norm{.eps = sizes.eps};
   const GemmaRope ropes = ReadRopes(config, sizes);
   config.Expect("use_bidirectional_attention", false);
 
-  LayerSpec global;
-  global.pre_attn = global.pre_mlp = norm;
-  global.post_attn = global.post_mlp = norm;
-  global.attn.heads = sizes.heads;
-  global.attn.kv_heads = sizes.kv_heads;
-  global.attn.head_dim = sizes.head_dim;
-  global.attn.scale = float(1 / std::sqrt(PositiveNumber(config, "query_pre_attn_scalar", 256)));
-  global.attn.soft_cap = OptionalPositive(config, "attn_logit_softcapping");
-  global.attn.qk_norm = norm;
-  global.attn.rope = ropes.global;
-  global.attn.qkv_bias = global.attn.out_bias = config.BoolOr("attention_bias", false);
-  global.mlp = {.hidden = sizes.hidden,
-                .activation = ReadActivation(config, "hidden_activation", "gelu_pytorch_tanh")};
+  AttentionSpec attention;
+  attention.heads = sizes.heads;
+  attention.kv_heads = sizes.kv_heads;
+  attention.head_dim = sizes.head_dim;
+  attention.scale = float(1 / std::sqrt(PositiveNumber(config, "query_pre_attn_scalar", 256)));
+  attention.soft_cap = OptionalPositive(config, "attn_logit_softcapping");
+  attention.qk_norm = QkNorm{norm};
+  attention.rope = ropes.global;
+  SetBiases(attention, config.BoolOr("attention_bias", false));
+  const MlpSpec mlp{.hidden = sizes.hidden,
+                    .gate = {.act = ReadActivation(config, "hidden_activation", "gelu_pytorch_tanh")}};
+  LayerSpec global = PreNormLayer(norm, attention, mlp);
+  global.post_mixer = global.ffn[0].post = norm;
 
   // Every pattern-th layer is global. The key with the underscore is how a newer version keeps the older one.
   const int64_t kept = config.IntOr("_sliding_window_pattern", 6, 1);
@@ -76,9 +76,9 @@ ModelSpec ReadTextConfig(JsonReader& config) {
       ReadLocalLayers(config, sizes.layers, [&](int i) { return (i + 1) % pattern != 0; });
 
   LayerSpec local = global;
-  local.attn.rope = ropes.local;
+  AttentionOf(local).rope = ropes.local;
   if (std::find(locals.begin(), locals.end(), true) != locals.end())
-    local.attn.window = int(config.Int("sliding_window", 1));
+    AttentionOf(local).window = WindowSpec{int(config.Int("sliding_window", 1))};
   config.Ignore({"sliding_window"});
 
   ModelSpec spec;
@@ -114,6 +114,7 @@ Family GemmaFamily() {
           .model_types = {"gemma3_text", "gemma3"},
           .read_config = ReadConfig,
           .tensor_name = TensorName,
+          .gain_minus_one = [](const WeightInfo&) { return true; },
           .renamed_prefixes = {{"language_model.model.", "model."},
                                {"model.language_model.", "model."},
                                {"language_model.lm_head.", "lm_head."}},

@@ -1,6 +1,4 @@
 // Llama 1 to 3.2 and what shares its class: TinyLlama, SmolLM2, and Mistral, which adds a window.
-#include <cmath>
-
 #include "base/error.h"
 #include "model/families/config.h"
 #include "model/families/families.h"
@@ -23,28 +21,16 @@ ModelSpec ReadConfig(JsonReader& config) {
   ReadBookkeeping(config);
   const Sizes sizes = ReadSizes(config, {});
 
-  LayerSpec layer;
-  layer.pre_attn = layer.pre_mlp = {.eps = sizes.eps};
-  layer.attn.heads = sizes.heads;
-  layer.attn.kv_heads = sizes.kv_heads;
-  layer.attn.head_dim = sizes.head_dim;
-  layer.attn.scale = 1 / std::sqrt(float(sizes.head_dim));
-  layer.attn.rope = ReadRope(config, sizes);
-  if (!mistral) layer.attn.qkv_bias = layer.attn.out_bias = config.BoolOr("attention_bias", false);
-  layer.mlp = {.hidden = sizes.hidden, .activation = ReadActivation(config, "hidden_act", "silu")};
-  if (!mistral) layer.mlp.bias = config.BoolOr("mlp_bias", false);
-  layer.attn.window = mistral ? ReadWindow(config) : std::nullopt;
-  if (!mistral)
+  AttentionSpec attention = ReadAttention(config, sizes);
+  MlpSpec mlp = ReadMlp(config, sizes);
+  if (mistral) {
+    if (const auto window = ReadWindow(config)) attention.window = WindowSpec{*window};
+  } else {
+    SetBiases(attention, config.BoolOr("attention_bias", false));
+    mlp.bias = config.BoolOr("mlp_bias", false);
     config.Expect("sliding_window", nullptr);  // transformers' Llama has no window and reads no such key
-
-  ModelSpec spec;
-  spec.width = sizes.width;
-  spec.vocab = sizes.vocab;
-  spec.max_context = MaxContext(*layer.attn.rope, sizes.max_positions);
-  spec.layers.assign(size_t(sizes.layers), layer);
-  spec.final_norm = {.eps = sizes.eps};
-  spec.tied_head = config.BoolOr("tie_word_embeddings", false);
-  return spec;
+  }
+  return DecoderSpec(config, sizes, PreNormLayer({.eps = sizes.eps}, attention, mlp));
 }
 
 std::string TensorName(const WeightInfo& info) { return HuggingFaceName(info, NormStyle::kPre); }

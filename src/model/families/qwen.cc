@@ -1,6 +1,4 @@
 // Qwen 2 and 2.5 (biases on queries, keys and values) and Qwen 3 (queries and keys normed per head).
-#include <cmath>
-
 #include "base/error.h"
 #include "model/families/config.h"
 #include "model/families/families.h"
@@ -25,7 +23,7 @@ void ReadWindows(JsonReader& config, ModelSpec& spec) {
                  "{}: \"layer_types\" makes layer {} local, but there is no \"sliding_window\" or "
                  "\"use_sliding_window\" is false",
                  config.where(), i);
-    spec.layers[i].attn.window = window;
+    AttentionOf(spec.layers[i]).window = WindowSpec{*window};
   }
 }
 
@@ -34,29 +32,17 @@ ModelSpec ReadConfig(JsonReader& config) {
   ReadBookkeeping(config);
   const Sizes sizes = ReadSizes(config, {.head_dim = qwen3 ? std::optional<int64_t>(128) : std::nullopt});
 
-  LayerSpec layer;
-  layer.pre_attn = layer.pre_mlp = {.eps = sizes.eps};
-  layer.attn.heads = sizes.heads;
-  layer.attn.kv_heads = sizes.kv_heads;
-  layer.attn.head_dim = sizes.head_dim;
-  layer.attn.scale = 1 / std::sqrt(float(sizes.head_dim));
-  layer.attn.rope = ReadRope(config, sizes);
+  AttentionSpec attention = ReadAttention(config, sizes);
   config.Expect("use_mrope", false);  // positions in three dimensions, for images
-  layer.attn.qkv_bias = !qwen3;
   if (qwen3) {
-    layer.attn.qk_norm = {.eps = sizes.eps};
-    layer.attn.qkv_bias = layer.attn.out_bias = config.BoolOr("attention_bias", false);
+    attention.qk_norm = QkNorm{{.eps = sizes.eps}};
+    SetBiases(attention, config.BoolOr("attention_bias", false));
+  } else {
+    attention.q_bias = attention.kv_bias = true;
   }
-  layer.mlp = {.hidden = sizes.hidden, .activation = ReadActivation(config, "hidden_act", "silu")};
-
-  ModelSpec spec;
-  spec.width = sizes.width;
-  spec.vocab = sizes.vocab;
-  spec.max_context = MaxContext(*layer.attn.rope, sizes.max_positions);
-  spec.layers.assign(size_t(sizes.layers), layer);
+  const MlpSpec mlp = ReadMlp(config, sizes);
+  ModelSpec spec = DecoderSpec(config, sizes, PreNormLayer({.eps = sizes.eps}, attention, mlp));
   ReadWindows(config, spec);
-  spec.final_norm = {.eps = sizes.eps};
-  spec.tied_head = config.BoolOr("tie_word_embeddings", false);
   return spec;
 }
 

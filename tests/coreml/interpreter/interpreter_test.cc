@@ -110,6 +110,7 @@ struct Form {
   const char* name;
   mil::AttentionForm attention;
   KeyForm keys;
+  ModelSpec (*spec)() = [] { return test::MixedSpec(); };
 };
 void PrintTo(const Form& form, std::ostream* out) { *out << form.name; }
 
@@ -117,9 +118,10 @@ class Lowered : public testing::TestWithParam<Form> {
  protected:
   // Two functions of a model with layers of every kind; random weights.
   Lowered() {
-    const ModelSpec spec = test::MixedSpec();
+    const ModelSpec spec = GetParam().spec();
     Weights<mil::EncodedWeight> encoded;
     BlobLayout layout;
+    MakeRoom(spec, encoded);
     ForEachWeight(spec, encoded, [&](mil::EncodedWeight& w, const WeightInfo& info) {
       w = IsNeeded(spec, info) ? PlanWeight(spec, info, WeightFormat::kFp16, layout)
                                : mil::EncodedWeight{info, {}};
@@ -176,7 +178,13 @@ INSTANTIATE_TEST_SUITE_P(Forms, Lowered,
                          testing::Values(Form{"heads", mil::AttentionForm::kHeads, KeyForm::kRotated},
                                          Form{"heads_raw", mil::AttentionForm::kHeads, KeyForm::kRaw},
                                          Form{"channels", mil::AttentionForm::kChannels, KeyForm::kRotated},
-                                         Form{"grouped", mil::AttentionForm::kGrouped, KeyForm::kRotated}),
+                                         Form{"grouped", mil::AttentionForm::kGrouped, KeyForm::kRotated},
+                                         Form{"other_kinds_heads", mil::AttentionForm::kHeads,
+                                              KeyForm::kRotated, test::OtherKindsSpec},
+                                         Form{"other_kinds_channels", mil::AttentionForm::kChannels,
+                                              KeyForm::kRotated, test::OtherKindsSpec},
+                                         Form{"other_kinds_grouped", mil::AttentionForm::kGrouped,
+                                              KeyForm::kRotated, test::OtherKindsSpec}),
                          [](const auto& tested) { return std::string(tested.param.name); });
 
 // ---- memory ----

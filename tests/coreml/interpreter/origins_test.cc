@@ -28,7 +28,8 @@ constexpr int kTokens = 128;  // of the program
 ModelSpec LlamaSpec() {
   ModelSpec spec = test::MixedSpec();
   LayerSpec layer = spec.layers[0];
-  layer.attn.qkv_bias = layer.attn.out_bias = layer.mlp.bias = false;
+  AttentionOf(layer).q_bias = AttentionOf(layer).kv_bias = AttentionOf(layer).out_bias = false;
+  MlpOf(layer).bias = false;
   spec.layers = {layer, layer, layer};
   spec.embed_scale = 1;
   spec.logit_cap.reset();
@@ -37,15 +38,15 @@ ModelSpec LlamaSpec() {
 
 // `model` as origins.py wants it.
 std::string Describe(ModelSource& model) {
-  const AttentionSpec& a = model.spec.layers[0].attn;
+  const AttentionSpec& a = AttentionOf(model.spec.layers[0]);
   SortedJson json = {{"heads", a.heads},
                      {"kv_heads", a.kv_heads},
                      {"head_dim", a.head_dim},
                      {"theta", a.rope->theta},
-                     {"eps", model.spec.layers[0].pre_attn.eps},
+                     {"eps", model.spec.layers[0].pre_mixer->eps},
                      {"tokens", kTokens}};
   ForEachWeight(model.spec, model.tensors, [&](TensorView& t, const WeightInfo& info) {
-    json["tensors"][info.name] = {{"shape", info.shape}, {"values", t.ReadAll()}};
+    json["tensors"][info.Name()] = {{"shape", info.shape}, {"values", t.ReadAll()}};
   });
   return json.dump();
 }
@@ -100,7 +101,7 @@ TEST(Origins, PackedRawKeysGiveTheSameText) {
     const mil::NamedType& input = interpreter.Inputs("main").front();
     const OutputTensors outputs = interpreter.Run(
         "main", {{input.name, {input.type, {}, reinterpret_cast<const std::byte*>(ids.data())}}});
-    const AttentionSpec& a = model.spec.layers[0].attn;
+    const AttentionSpec& a = AttentionOf(model.spec.layers[0]);
     const mil::Dims shape = {1, int64_t(model.spec.layers.size()) * kTokens, a.kv_heads, a.head_dim};
     ASSERT_EQ(outputs.at("keys").type.shape, shape);
     const DType dtype = outputs.at("keys").type.dtype == mil::DataType::kF16 ? DType::kF16 : DType::kF32;
@@ -115,10 +116,15 @@ TEST(Origins, PackedRawKeysGiveTheSameText) {
       device->Truncate(whole, 0);
       const auto want = LogitsAlong(*device, whole, text, 0, length + 1);
       const KvIdentity id = device->Export(whole, 0, 1).id;
-      KvSegment segment =
-          ViewPacked(model.spec, id, KeyForm::kRaw, outputs.at("keys").bytes->data(),
-                     outputs.at("values").bytes->data(), dtype, 0, kTokens, outputs.at("keys").bytes);
-      for (KvLayerView& layer : segment.layers) layer.count = length;
+      KvSegment segment{.id = id, .key_form = KeyForm::kRaw, .count = length};
+      const size_t layer = size_t(kTokens) * RowBytes(dtype, a.kv_width());  // with its padding
+      for (size_t i = 0; i < model.spec.layers.size(); ++i)
+        segment.layers.push_back(KvLayerView{.k = outputs.at("keys").bytes->data() + i * layer,
+                                             .v = outputs.at("values").bytes->data() + i * layer,
+                                             .dtype = dtype,
+                                             .head_stride = a.head_dim,
+                                             .token_stride = a.kv_width()});
+      segment.owner = outputs.at("keys").bytes;
       const SlotId imported = device->Open(length + 65, {});
       device->Import(imported, segment);
       ExpectSameText(LogitsAlong(*device, imported, text, length, length + 1), want);

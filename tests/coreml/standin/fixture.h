@@ -8,9 +8,9 @@
 #include "coreml/device/interpreted.h"
 #include "coreml/export/export.h"
 #include "coreml/runtime/runtime.h"
-#include "engine/generate.h"
-#include "engine/request.h"
 #include "reference/reference_ops.h"
+#include "serving/generate.h"
+#include "serving/request.h"
 #include "tests/coreml/example.h"
 #include "tests/coreml/sources.h"
 #include "tests/coreml/standin/backend.h"
@@ -118,11 +118,11 @@ struct World {
 inline std::vector<float> Numbers(const ModelSpec& spec, const KvSegment& segment) {
   std::vector<float> all;
   for (size_t l = 0; l < segment.layers.size(); ++l) {
-    const KvLayerView& layer = segment.layers[l];
-    std::vector<float> head(size_t(spec.layers[l].attn.head_dim));
+    const KvLayerView& layer = segment.kv(l);
+    std::vector<float> head(size_t(AttentionOf(spec.layers[l]).head_dim));
     for (const std::byte* base : {layer.k, layer.v})
-      for (int t = layer.first; t < layer.first + layer.count; ++t)
-        for (int h = 0; h < spec.layers[l].attn.kv_heads; ++h) {
+      for (int t = 0; t < segment.count; ++t)
+        for (int h = 0; h < AttentionOf(spec.layers[l]).kv_heads; ++h) {
           ReadHead(layer, base, h, t, head);
           all.insert(all.end(), head.begin(), head.end());
         }
