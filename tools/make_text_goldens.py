@@ -44,6 +44,7 @@ def main() -> int:
         from goldens import text_templates
 
         text_templates.make(args.out / "templates.json")
+        text_templates.make_differential(args.out)
     if "smollm2" in args.parts:
         if args.smollm2 is None:
             parser.error("smollm2 needs --smollm2 FILE")

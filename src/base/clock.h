@@ -1,4 +1,4 @@
-// Time as statistics and measurements count it.
+// The clock for statistics and measurements.
 #pragma once
 #include <chrono>
 

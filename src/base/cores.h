@@ -5,12 +5,12 @@
 
 namespace pd {
 
-// Processors that this process may use, ascending: those its affinity mask allows on Linux, elsewhere as many
-// as there are.
+// Processors that this process may use, ascending: those its affinity mask allows on Linux, all of them
+// elsewhere.
 std::vector<int> AvailableCores();
 
-// Binds the calling thread to these cores. False where the system knows no such thing or refuses: the thread
-// runs as well, only elsewhere. No cores: nothing is done.
+// Binds the calling thread to these cores; does nothing for an empty list. Returns false where the system
+// cannot or will not do it; the thread then runs on any core.
 bool BindThisThread(std::span<const int> cores);
 
 }  // namespace pd

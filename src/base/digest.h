@@ -1,4 +1,4 @@
-// 64-bit digests that tell two weights or two files apart. Not a defence against a deliberate collision.
+// 64-bit digests that tell weights or files apart. Not a defence against a deliberate collision.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +10,8 @@ namespace pd {
 
 uint64_t Digest(std::span<const std::byte> bytes, uint64_t seed = 0);  // XXH3
 uint64_t Digest(std::string_view text, uint64_t seed = 0);
-// Of a file's content, read a part at a time: memory stays small whatever its size. Throws kNotFound.
+// Digest of a file's content. Reads it in pieces, so memory use does not grow with the file. Throws
+// kNotFound.
 uint64_t FileDigest(const std::filesystem::path& path, uint64_t seed = 0);
 
 }  // namespace pd

@@ -21,7 +21,8 @@ T Load(const std::byte* p) {
   return value;
 }
 
-// Sixteen bytes of nibbles: low ones are values 0..15, high ones 16..31. `fifth`: bit i is bit 4 of value i.
+// Sixteen bytes of nibbles: the low ones are values 0..15, the high ones 16..31. `fifth`: bit i is bit 4 of
+// value i.
 void ReadNibbles(const std::byte* src, uint32_t fifth, uint8_t* codes) {
   for (int i = 0; i < 16; ++i) {
     codes[i] = uint8_t((uint32_t(src[i]) & 15) | (fifth >> i & 1) << 4);
@@ -46,9 +47,9 @@ void ReadSmallBlock(DType type, const std::byte* src, QuantGroup* group) {
   ReadNibbles(src + (has_fifth ? 4 : 0), fifth, group->codes);
 }
 
-// Group g of 8 in a q4_k or q5_k block of 256: a scale and a minimum in binary16 for the block, six bits of
-// each for every group, packed in 12 bytes, the fifth bits (q5_k), then nibbles: 32 bytes hold a group in
-// their low ones and the next in their high ones.
+// Group g of 8 in a q4_k or q5_k block of 256. A block holds a binary16 scale and minimum, six bits of each
+// for every group packed in 12 bytes, the fifth bits (q5_k), then nibbles: 32 bytes hold one group in their
+// low nibbles and the next in their high ones.
 void ReadLargeBlock(DType type, const std::byte* src, int g, QuantGroup* group) {
   const auto byte = [&](int i) { return uint32_t(src[4 + i]); };
   const uint32_t scale = g < 4 ? byte(g) & 63 : (byte(g + 4) & 15) | byte(g - 4) >> 6 << 4;
@@ -66,8 +67,8 @@ void ReadLargeBlock(DType type, const std::byte* src, int g, QuantGroup* group) 
   }
 }
 
-// A q6_k block of 256: low nibbles, upper pairs of bits, signed scales of 16 values each, a binary16 scale.
-// Each half of 128 values: value 32 n + i has the low (n < 2) or high nibble of byte 32 (n % 2) + i, and bits
+// A q6_k block of 256: low nibbles, upper bit pairs, signed scales of 16 values each, a binary16 scale. In
+// each half of 128 values, value 32 n + i is the low (n < 2) or high nibble of byte 32 (n % 2) + i, and bits
 // 2 n of byte i.
 void DequantizeQ6K(const std::byte* src, float* out) {
   const float d = ToFloat(Load<F16>(src + 208));

@@ -1,4 +1,4 @@
-// What the library throws, and what it does when it finds a bug in itself.
+// Errors that the library throws, and checks for bugs in the library itself.
 #pragma once
 #include <fmt/format.h>
 
@@ -10,24 +10,24 @@ namespace pd {
 
 // Each kind maps to one process exit code (cli) and one HTTP status (server).
 enum class ErrorKind {
-  kBadRequest,   // the caller's words: an unknown flag, an empty prompt, a prompt longer than the context
-  kNotFound,     // a file, a model, a device that is not there
-  kUnsupported,  // well-formed, but not something this build can do
+  kBadRequest,   // the caller's mistake: an unknown flag, an empty prompt, a prompt longer than the context
+  kNotFound,     // a missing file, model or device
+  kUnsupported,  // well-formed, but not supported by this build
   kCorruptFile,  // a file that is not what it claims to be
   kOutOfMemory,  // predicted before the work, or seen during it
   kDevice,       // a device failed at run time
-  kCancelled,    // the caller asked for it
+  kCancelled,    // the caller cancelled
   kBusy,         // no room now: the same request may succeed later
 };
 
 // The kind's stable name, for JSON and logs: "bad_request", "not_found", ...
 const char* Name(ErrorKind kind);
 
-// `text` as one line of valid UTF-8: control characters and bytes that are no UTF-8 become '?'.
+// `text` as one line of valid UTF-8: control characters and invalid bytes become '?'.
 std::string OneLine(std::string_view text);
 
-// Bad input or a failed device. The message is one line: what (file, field or flag), why, and the remedy. It
-// may quote names from a damaged file: OneLine is applied to it.
+// Bad input or a failed device. The message is one line: what (file, field or flag), why, and the remedy.
+// OneLine is applied to it, since it may quote names from a damaged file.
 class Error : public std::runtime_error {
  public:
   Error(ErrorKind kind, const std::string& message) : std::runtime_error(OneLine(message)), kind_(kind) {}
@@ -47,6 +47,6 @@ Error Fail(ErrorKind kind, fmt::format_string<Args...> format, Args&&... args) {
 
 }  // namespace pd
 
-// A bug of ours, never a user's mistake: prints the expression and aborts. On in every build.
+// For bugs in this program, never a user's mistake: prints the expression and aborts. On in every build.
 #define PD_CHECK(expression) \
   (static_cast<bool>(expression) ? void(0) : ::pd::CheckFailed(__FILE__, __LINE__, #expression))

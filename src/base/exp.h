@@ -1,5 +1,4 @@
-// e^x in float: the one approximation that kernels and sampling evaluate, each in its own order of
-// operations.
+// e^x in float: the one approximation that kernels and sampling use, each in its own order of operations.
 //
 // n = round(x * log2(e)), r = x - n * ln2 in two steps, 1 + r + r^2 * (c2 + c3 r + ... + c6 r^4) on
 // [-ln2/2, ln2/2], then the exponent bits of 2^n. The coefficients minimise the largest relative error (3e-9;

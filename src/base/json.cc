@@ -1,5 +1,8 @@
 #include "base/json.h"
 
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
 #include <set>
 
 #include "base/error.h"
@@ -7,30 +10,38 @@
 namespace pd {
 namespace {
 
-// Checks what the parser alone does not: depth and duplicate keys.
+constexpr int kMaxDepth = 64;
+
+// Checks depth and duplicate keys, which the parser does not.
 template <class J>
 class Guard {
  public:
-  explicit Guard(const std::string& where) : where_(where) {}
+  Guard(const std::string& where, bool unique_keys) : where_(where), unique_keys_(unique_keys) {}
   bool operator()(int depth, typename J::parse_event_t event, J& value) {
-    if (depth > 64) throw Fail(ErrorKind::kCorruptFile, "{}: JSON nested deeper than 64", where_);
+    if (depth > kMaxDepth)
+      throw Fail(ErrorKind::kCorruptFile, "{}: JSON nested deeper than {}", where_, kMaxDepth);
+    if (!unique_keys_) return true;
     if (event == J::parse_event_t::object_start) keys_.emplace_back();
     if (event == J::parse_event_t::object_end) keys_.pop_back();
     if (event == J::parse_event_t::key && !keys_.back().insert(value.template get<std::string>()).second)
-      throw Fail(ErrorKind::kCorruptFile, "{}: key \"{}\" stands twice", where_,
+      throw Fail(ErrorKind::kCorruptFile, "{}: key \"{}\" appears twice", where_,
                  value.template get<std::string>());
     return true;
   }
 
  private:
   const std::string& where_;
+  const bool unique_keys_;
   std::vector<std::set<std::string>> keys_;
 };
 
 template <class J>
-J Parse(std::string_view text, const std::string& where) {
+J Parse(std::string_view text, const std::string& where, bool unique_keys) {
+  // The parser takes a NUL for the end of the text.
+  if (const size_t nul = text.find('\0'); nul != std::string_view::npos)
+    throw Fail(ErrorKind::kCorruptFile, "{}: a NUL byte at byte {}, where JSON has none", where, nul);
   try {
-    Guard<J> guard(where);
+    Guard<J> guard(where, unique_keys);
     return J::parse(text, [&](int depth, typename J::parse_event_t event, J& value) {
       return guard(depth, event, value);
     });
@@ -42,12 +53,56 @@ J Parse(std::string_view text, const std::string& where) {
   }
 }
 
+// Whether the text is a number that no double holds; Python reads it as infinity.
+bool Overflows(std::string_view number) {
+  const std::string copy(number);
+  char* end = nullptr;
+  const double value = std::strtod(copy.c_str(), &end);
+  return end == copy.c_str() + copy.size() && std::isinf(value);
+}
+
+// What Python's json reads and JSON does not have, written as strings: whoever asks for the number is told
+// what stands there, and nobody else notices.
+std::string NonFiniteAsStrings(std::string_view text) {
+  constexpr std::string_view kWordCharacters =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+-.";
+  std::string out;
+  out.reserve(text.size());
+  for (size_t at = 0; at < text.size();) {
+    size_t end = at + 1;
+    if (text[at] == '"') {
+      while (end < text.size() && text[end] != '"') end += text[end] == '\\' ? 2 : 1;
+      end = std::min(end + 1, text.size());
+      out += text.substr(at, end - at);
+    } else if (kWordCharacters.find(text[at]) != std::string_view::npos) {
+      end = std::min(text.find_first_not_of(kWordCharacters, at), text.size());
+      const std::string_view word = text.substr(at, end - at);
+      const bool named = word == "NaN" || word == "Infinity" || word == "-Infinity";
+      const bool digits = word.find_first_of("0123456789") != std::string_view::npos;
+      const std::string_view quote = named || (digits && Overflows(word)) ? "\"" : "";
+      out.append(quote).append(word).append(quote);
+    } else {
+      out += text[at];
+    }
+    at = end;
+  }
+  return out;
+}
+
 }  // namespace
 
-Json ParseJson(std::string_view text, const std::string& where) { return Parse<Json>(text, where); }
+Json ParseJson(std::string_view text, const std::string& where) { return Parse<Json>(text, where, true); }
 
 SortedJson ParseSortedJson(std::string_view text, const std::string& where) {
-  return Parse<SortedJson>(text, where);
+  return Parse<SortedJson>(text, where, true);
+}
+
+Json ParsePythonJson(std::string_view text, const std::string& where) {
+  return Parse<Json>(NonFiniteAsStrings(text), where, false);
+}
+
+SortedJson ParseSortedPythonJson(std::string_view text, const std::string& where) {
+  return Parse<SortedJson>(NonFiniteAsStrings(text), where, false);
 }
 
 JsonReader::JsonReader(const Json& object, std::string where) : object_(&object), where_(std::move(where)) {
@@ -140,15 +195,12 @@ void JsonReader::Expect(std::string_view key, const Json& only) {
                only.dump());
 }
 
-void JsonReader::Done() const {
+void JsonReader::Done(std::string_view remedy) const {
   std::string unread;
   for (const auto& [key, read] : read_)
-    if (!read) unread += (unread.empty() ? "" : ", ") + key;
+    if (!read && Has(key)) unread += (unread.empty() ? "" : ", ") + key;
   if (!unread.empty())
-    throw Fail(ErrorKind::kUnsupported,
-               "{}: unknown key(s) {}: they could change the result, so they are not skipped; this model "
-               "needs a newer version",
-               where_, unread);
+    throw Fail(ErrorKind::kUnsupported, "{}: unknown key(s) {}: {}", where_, unread, remedy);
 }
 
 }  // namespace pd

@@ -1,10 +1,10 @@
-// The names of base/json.h, for headers that only pass them on: the parser costs every includer a second.
+// Names of base/json.h, for headers that only pass them on: including the parser costs a second per file.
 #pragma once
 #include <nlohmann/json_fwd.hpp>
 
 namespace pd {
 
-using Json = nlohmann::ordered_json;  // keeps the order of keys
+using Json = nlohmann::ordered_json;  // keeps the keys in file order
 class JsonReader;
 
 }  // namespace pd

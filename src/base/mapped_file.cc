@@ -13,7 +13,8 @@
 namespace pd {
 
 std::shared_ptr<const MappedFile> MappedFile::Open(const std::filesystem::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd =
+      ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a pipe must not wait for its writer
   if (fd < 0) throw Fail(ErrorKind::kNotFound, "{}: {}", path.string(), std::strerror(errno));
   struct stat info{};
   const bool regular = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode);
@@ -30,7 +31,7 @@ std::shared_ptr<const MappedFile> MappedFile::Open(const std::filesystem::path& 
 
 void MappedFile::Forget(std::span<const std::byte> part) {
   static const auto kPage = size_t(::sysconf(_SC_PAGESIZE));
-  // Whole pages only: those at the ends may hold what others still read.
+  // Only whole pages: the pages at both ends may hold data that is still read.
   const size_t before = (kPage - uintptr_t(part.data()) % kPage) % kPage;
   if (part.size() < before + kPage) return;
   const std::span<const std::byte> pages = part.subspan(before, (part.size() - before) / kPage * kPage);

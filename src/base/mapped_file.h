@@ -1,4 +1,4 @@
-// A whole file, read-only, in the address space.
+// A whole file mapped read-only into memory.
 #pragma once
 #include <cstddef>
 #include <filesystem>
@@ -7,18 +7,18 @@
 
 namespace pd {
 
-// Immutable after Open; any thread may read. Views of bytes() live as long as the MappedFile: keep the
-// shared_ptr beside them.
+// Immutable after Open; any thread may read. Views of bytes() are valid while the MappedFile lives: keep the
+// shared_ptr with them.
 class MappedFile {
  public:
-  // Throws kNotFound, or kCorruptFile for what is no regular file. An empty file maps to an empty span.
+  // Throws kNotFound, or kCorruptFile if it is not a regular file. An empty file maps to an empty span.
   static std::shared_ptr<const MappedFile> Open(const std::filesystem::path& path);
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
 
-  // Says that this part of some MappedFile is not read again soon: its pages leave the process's memory, and
-  // come back from the system's cache or the disk when they are. `part` must lie in a MappedFile.
+  // Hints that `part`, which must lie in a MappedFile, is not read again soon. Its pages leave the process's
+  // memory; a later read brings them back from the system's cache or the disk.
   static void Forget(std::span<const std::byte> part);
 
   std::span<const std::byte> bytes() const { return bytes_; }

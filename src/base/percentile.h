@@ -1,4 +1,4 @@
-// What lies at a share of some values.
+// Percentiles and medians.
 #pragma once
 #include <algorithm>
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace pd {
 
-// Linear between neighbours; 0 of no values.
+// Linear between neighbours; 0 for no values.
 inline double Percentile(std::span<const double> ascending, double percent) {
   if (ascending.empty()) return 0;
   const double at = percent / 100 * double(ascending.size() - 1);
@@ -16,8 +16,8 @@ inline double Percentile(std::span<const double> ascending, double percent) {
   return ascending[below] + (ascending[above] - ascending[below]) * (at - double(below));
 }
 
-// Percentile 50: of an even number of values the mean of the middle two, so that neither the faster nor the
-// slower half is preferred. In any order; 0 of no values.
+// Percentile 50: for an even number of values the mean of the middle two, so neither half is preferred.
+// Values in any order; 0 for no values.
 inline double Median(std::vector<double> values) {
   std::ranges::sort(values);
   return Percentile(values, 50);

@@ -3,13 +3,13 @@
 #include <map>
 #include <memory>
 
-#include "base/files.h"
 #include "base/json.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "cli/text_input.h"
 #include "formats/model_source.h"
 #include "planning/profile.h"
 #include "planning/roofline.h"
@@ -17,6 +17,8 @@
 
 namespace pd::cli {
 namespace {
+
+constexpr std::string_view kRemedy = "remove or correct them";  // keys that nobody reads
 
 struct CheckOptions {
   std::string file;
@@ -37,7 +39,7 @@ void ReadModel(JsonReader& json, const std::filesystem::path& folder, Table& tab
     JsonReader about = json.Object("model");
     table.model = about.StringOr("name", "the model");
     table.params = about.Number("params");
-    about.Done();
+    about.Done(kRemedy);
     if (!(table.params >= 1 && table.params <= 1e15))
       throw Fail(ErrorKind::kCorruptFile, "{}: params is {}, not a number of parameters", about.where(),
                  table.params);
@@ -65,7 +67,7 @@ TimedRow ReadRow(JsonReader json, const std::map<std::string, DevicePeak>& peaks
   row.device = json.String("device");
   row.tokens = int(json.Int("tokens", 1));
   row.ms = Positive(json, "ms");
-  json.Done();
+  json.Done(kRemedy);
   const auto own = peaks.find(row.device);
   try {
     row.peak = own != peaks.end() ? own->second : PeakOf(row.device);
@@ -86,14 +88,14 @@ std::map<std::string, DevicePeak> ReadPeaks(JsonReader& json) {
   for (const auto& [device, value] : object.items()) {
     JsonReader peak(value, fmt::format("{}.{}", where, device));
     peaks[device] = {device, 1e12 * Positive(peak, "tflop_per_s"), 1e9 * Positive(peak, "gb_per_s")};
-    peak.Done();
+    peak.Done(kRemedy);
   }
   return peaks;
 }
 
 Table ReadTable(const std::filesystem::path& file) {
-  const std::string where = file.string();
-  const Json object = ParseJson(ReadTextFile(file), where);
+  const std::string where = InputName(file.string());
+  const Json object = ParseJson(ReadTextInput(file.string()), where);
   JsonReader json(object, where);
   Table table;
   ReadModel(json, file.parent_path(), table);
@@ -104,7 +106,7 @@ Table ReadTable(const std::filesystem::path& file) {
   for (size_t i = 0; i < rows.size(); ++i)
     table.rows.push_back(ReadRow(JsonReader(rows[i], fmt::format("{}: row {}", where, i + 1)), peaks));
   json.Ignore({"source"});
-  json.Done();
+  json.Done(kRemedy);
   return table;
 }
 
@@ -152,7 +154,7 @@ int Check(const CheckOptions& options) {
 void AddBenchCheck(const Command& bench) {
   const Command command = bench.Add("check", "Say which rows of a table of prefill times can be true");
   auto options = std::make_shared<CheckOptions>();
-  command.Text("file", options->file, "a JSON file").Required();
+  command.Text("file", options->file, "a JSON file; -: standard input").Required();
   AddJson(command, options->json);
   command.Footer(
       "The file: {\"model\": {\"params\": 1.1e9}, \"rows\": [{\"device\": \"gpu\", \"tokens\": 128, \"ms\": "

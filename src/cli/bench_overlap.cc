@@ -210,7 +210,7 @@ int MeasureBoth(const Options& options) {
   const Arrangement two = Measure(options, TwoLanes(flags), model, true, interrupt),
                     one = Measure(options, OneLane(TwoLanes(flags)), model, false, interrupt);
   const Bound bound = MemoryBound(options, model.spec, two);
-  if (!options.svg.empty()) WriteFileAtomically(options.svg, Picture(two, one));
+  if (!options.svg.empty() && !WriteOutputFile(options.svg, Picture(two, one))) return kOutputClosed;
   if (options.json) {
     const auto rate = [](double value) { return value > 0 ? Json(value / 1e9) : Json(nullptr); };
     const Json json = {{"model", model.path.string()},

@@ -1,22 +1,21 @@
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
+#include <array>
+#include <filesystem>
 #include <map>
 #include <memory>
-#include <system_error>
 
 #include "base/digest.h"
-#include "base/files.h"
-#include "base/mapped_file.h"
+#include "base/json.h"
+#include "cli/answer_file.h"
 #include "cli/batch_lines.h"
+#include "cli/chat_flags.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/model.h"
 #include "cli/terminal.h"
 #include "cli/text_flags.h"
+#include "cli/text_input.h"
 #include "formats/model_source.h"
 #include "serving/queue.h"
 #include "session/text_engine.h"
@@ -26,98 +25,57 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr size_t kMostInputBytes = size_t(4) << 30;
+
 struct BatchOptions {
   std::string model, input, output;
   bool raw = false, quiet = false;
   int parallel = 16;
+  ChatFlags chat;
   EngineFlags engine;
   TextSettings text;
 };
-
-std::string_view AsText(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 // Lines without their ends; a last one needs none. Blank lines do not count.
 std::vector<std::string_view> Lines(std::string_view text) {
   std::vector<std::string_view> lines;
   while (!text.empty()) {
     const size_t end = std::min(text.find('\n'), text.size());
-    std::string_view line = text.substr(0, end);
-    if (line.ends_with('\r')) line.remove_suffix(1);
+    const std::string_view line = text.substr(0, end);
     if (line.find_first_not_of(" \t") != std::string_view::npos) lines.push_back(line);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return lines;
 }
 
-// Answers in the order of their questions. What an earlier run wrote is kept: a line that it was killed in
-// the middle of is cut off, so that none is lost and none comes twice.
-class AnswerFile {
- public:
-  AnswerFile(fs::path path, std::span<const std::string_view> questions) : path_(std::move(path)) {
-    file_ = open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-    Check(file_ >= 0);
-    try {
-      Resume(questions);
-    } catch (...) {
-      close(file_);
-      throw;
-    }
-  }
-  ~AnswerFile() { close(file_); }
-  AnswerFile(const AnswerFile&) = delete;
-  AnswerFile& operator=(const AnswerFile&) = delete;
-
-  size_t done() const { return done_; }  // answers in the file
-
-  // In any order; written as soon as all before it are.
-  void Add(size_t index, std::string line) {
-    waiting_[index] = std::move(line);
-    for (auto next = waiting_.begin(); next != waiting_.end() && next->first == done_; ++done_) {
-      Write(next->second);
-      next = waiting_.erase(next);
-    }
-  }
-
- private:
-  void Resume(std::span<const std::string_view> questions) {
-    const auto text = fs::file_size(path_) > 0 ? MappedFile::Open(path_) : nullptr;
-    std::string_view rest = text ? AsText(text->bytes()) : std::string_view();
-    size_t whole = 0;
-    for (size_t end = rest.find('\n'); end != std::string_view::npos; end = rest.find('\n'), ++done_) {
-      const bool ours = done_ < questions.size() &&
-                        IsBatchAnswer(rest.substr(0, end), int(done_) + 1, Digest(questions[done_]));
-      if (!ours)
-        throw Fail(
-            ErrorKind::kBadRequest,
-            "{}: line {} does not answer line {} of the input: give another output file, or remove this one",
-            path_.string(), done_ + 1, done_ + 1);
-      whole += end + 1;
-      rest.remove_prefix(end + 1);
-    }
-    Check(ftruncate(file_, off_t(whole)) == 0);
-  }
-
-  void Write(std::string_view line) {
-    while (!line.empty()) {
-      const ssize_t written = write(file_, line.data(), line.size());
-      Check(written >= 0 || errno == EINTR);
-      if (written > 0) line.remove_prefix(size_t(written));
-    }
-  }
-
-  void Check(bool ok) const {
-    if (!ok)
-      throw Fail(ErrorKind::kDevice, "{}: cannot be written: {}", path_.string(),
-                 std::generic_category().message(errno));
-  }
-
-  const fs::path path_;
-  int file_ = -1;
-  size_t done_ = 0;
-  std::map<size_t, std::string> waiting_;
-};
+// What decides on the texts, beside the questions: an interrupted batch continues under the same. How many
+// run at a time, threads, chunks and caches change no text.
+Json SettingsOf(const BatchOptions& options, const ChatVariables& chat, const ModelSource& model) {
+  const TextSettings& text = options.text;
+  const SampleSpec& sample = text.sample;
+  Json bias = Json::object();
+  for (const auto& [token, value] : text.bias) bias[std::to_string(token)] = value;
+  return {{"model", fmt::format("{}-{:016x}", model.family, model.Digest())},
+          {"prefill", options.engine.prefill},
+          {"decode", options.engine.decode},
+          {"bundle", options.engine.bundle},
+          {"quantize", options.engine.quantise_bits},
+          {"raw", options.raw},
+          {"chat_template_kwargs", chat.variables},
+          {"tools", chat.tools},
+          {"max_tokens", text.max_tokens},
+          {"ctx", text.context},
+          {"stop", text.stops},
+          {"temp", sample.temperature},
+          {"top_k", sample.top_k},
+          {"top_p", sample.top_p},
+          {"min_p", sample.min_p},
+          {"seed", text.seed ? Json(*text.seed) : Json(nullptr)},
+          {"repeat_penalty", sample.penalties.repetition},
+          {"presence_penalty", sample.penalties.presence},
+          {"frequency_penalty", sample.penalties.frequency},
+          {"logit_bias", bias}};
+}
 
 // An answer on its way from the engine's thread.
 struct Finished {
@@ -135,25 +93,28 @@ class Batch {
   Batch(const Batch&) = delete;
   Batch& operator=(const Batch&) = delete;
 
-  // The number of lines that failed.
-  int Run(size_t parallel, ProgressBar& bar, const Interrupt& interrupt) {
+  // Until all are answered, or whoever reads the answers went away: false.
+  bool Run(size_t parallel, ProgressBar& bar, const Interrupt& interrupt) {
     size_t next = answers_.done();
-    while (answers_.done() < questions_.size()) {
-      interrupt.Check();
+    while (!closed_ && answers_.done() < questions_.size()) {
       // Some wait beside those that run; not so many that their answers pile up behind a slow one.
       while (next < questions_.size() && asked_.size() < 2 * parallel &&
              next < answers_.done() + 8 * parallel)
         Ask(next++);
       const auto patience = std::chrono::steady_clock::now() + std::chrono::milliseconds(50);
-      if (auto finished = finished_.PopUntil(patience)) Answer(std::move(*finished));
+      auto finished = finished_.PopUntil(patience);
+      interrupt.Check();  // what it has cut short is no answer
+      if (finished) Answer(std::move(*finished));
       bar.Show(answers_.done(), questions_.size());
     }
-    return failed_;
+    return !closed_;
   }
+  int failed() const { return failed_; }  // lines
 
  private:
   void Ask(size_t index) {
-    BatchLine line{.number = int(index) + 1, .digest = Digest(questions_[index])};
+    BatchLine line{
+        .number = int(index) + 1, .digest = Digest(questions_[index]), .run = answers_.RunOf(index)};
     try {
       TextRequest request = ReadBatchLine(questions_[index], fmt::format("{}: line {}", where_, line.number),
                                           setting_, line.id);
@@ -164,7 +125,7 @@ class Batch {
     } catch (const Error& e) {
       if (e.kind() == ErrorKind::kCancelled) throw;
       ++failed_;
-      answers_.Add(index, BatchError(line, {e.kind(), e.what()}));
+      Write(index, BatchError(line, {e.kind(), e.what()}));
     }
   }
 
@@ -173,9 +134,10 @@ class Batch {
     const RequestResult& result = finished.answer.result;
     const bool failed = result.finish == FinishReason::kError;
     failed_ += failed;
-    answers_.Add(finished.index,
-                 failed ? BatchError(line, result.failure) : BatchAnswer(line, finished.answer));
+    Write(finished.index, failed ? BatchError(line, result.failure) : BatchAnswer(line, finished.answer));
   }
+
+  void Write(size_t index, std::string line) { closed_ |= !answers_.Add(index, std::move(line)); }
 
   TextEngine& engine_;
   const BatchSetting& setting_;
@@ -185,23 +147,27 @@ class Batch {
   std::map<size_t, BatchLine> asked_;  // submitted and not answered yet
   Queue<Finished> finished_;
   int failed_ = 0;
+  bool closed_ = false;
 };
 
 int RunBatch(const BatchOptions& options) {
   CheckEngineFlags(options.engine);
   CheckTextFlags(options.text);
   const Interrupt interrupt;
-  const auto input = MappedFile::Open(options.input);
-  const auto questions = Lines(AsText(input->bytes()));
-  AnswerFile answers(options.output, questions);
+  const ChatVariables chat = ReadChatFlags(options.chat, options.raw, options.input, interrupt);
+  const std::string input = ReadTextInput(options.input, interrupt, kMostInputBytes);
+  const auto questions = Lines(input);
+  const fs::path model_path = ModelPath(options.model);
+  AnswerFile answers(options.output, questions, std::array<fs::path, 2>{options.input, model_path});
   const size_t before = answers.done();
+  ModelSource model = OpenModel(model_path);
+  answers.Start(SettingsOf(options, chat, model));
   int failed = 0;
   if (before < questions.size()) {
-    ModelSource model = OpenModel(ModelPath(options.model));
     const auto codec = std::make_shared<const TextCodec>(model);
     if (codec->has_chat_template())
       codec->RequireChatTemplate();  // a broken one fails the run, not each line
-    BatchSetting setting{codec.get(), options.text, options.raw};
+    BatchSetting setting{codec.get(), options.text, options.raw, chat};
     setting.text.prefill_chunk = options.engine.prefill_chunk;
     // What one line may take is known when it is read; enough for a usual one must be there.
     constexpr int kUsual = 4096;
@@ -210,12 +176,14 @@ int RunBatch(const BatchOptions& options) {
     TextEngine engine(codec,
                       LoadEngine(options.engine, model, tokens, options.quiet, interrupt, options.parallel));
     ProgressBar bar("batch", !options.quiet);
-    Batch batch(engine, setting, questions, options.input, answers);
-    failed = batch.Run(size_t(options.parallel), bar, interrupt);
+    const std::string where = InputName(options.input);
+    Batch batch(engine, setting, questions, where, answers);
+    if (!batch.Run(size_t(options.parallel), bar, interrupt)) return kOutputClosed;
+    failed = batch.failed();
   }
   if (!options.quiet)
-    fmt::print(stderr, "{} lines answered, {} of them before, {} errors: {}\n", questions.size(), before,
-               failed, options.output);
+    Report(fmt::format("{} lines answered, {} of them before, {} errors: {}\n", questions.size(), before,
+                       failed, options.output));
   return failed > 0 ? ExitCode(ErrorKind::kBadRequest) : kOk;
 }
 
@@ -225,11 +193,17 @@ void AddBatch(const Command& program) {
   const Command command = program.Add("batch", "Answer many prompts at once, a JSON line each");
   auto options = std::make_shared<BatchOptions>();
   BatchOptions& o = *options;
-  command.Text("input", o.input, "a file of JSON lines: {\"prompt\": ...} or {\"messages\": [...]}")
+  command
+      .Text(
+          "input", o.input,
+          "a file of JSON lines, each {\"prompt\": ...} or {\"messages\": [...]}; -: standard input, read to "
+          "its end")
       .Required();
-  command.Text("-o,--output", o.output, "answers, a JSON line each, in the same order").Required();
+  command.Text("-o,--output", o.output, "answers, a JSON line each, in the same order; -: standard output")
+      .Required();
   AddModel(command, o.model);
   command.Switch("--raw", o.raw, "continue prompts as plain text, without the chat template");
+  AddChatFlags(command, o.chat);
   command.Integer("--parallel", o.parallel, {1, 4096}, "requests that run at a time");
   AddPrefillFlags(command, o.engine);
   AddDeviceFlags(command, o.engine);
@@ -237,12 +211,20 @@ void AddBatch(const Command& program) {
   AddTextFlags(command, o.text);
   AddQuiet(command, o.quiet, "no summary and no progress bar");
   command.Footer(
-      "A line may also say id, raw, max_tokens, temperature, top_k, top_p, min_p, seed, stop, "
-      "repetition_penalty,\n"
-      "presence_penalty, frequency_penalty and logit_bias. When the output exists, lines that it answers are "
-      "not\n"
-      "asked again: after an interruption the same command continues. A line that fails has \"error\" in its "
-      "answer.");
+      "A line may also say id, raw, tools, chat_template_kwargs, max_tokens, temperature, top_k, top_p, "
+      "min_p, "
+      "seed,\n"
+      "stop, repetition_penalty, presence_penalty, frequency_penalty and logit_bias; null is as if it did "
+      "not. "
+      "Its\n"
+      "id comes back as it is written. A byte order mark is dropped, and lines may end with LF, CR LF or "
+      "CR.\n"
+      "A line that fails has \"error\" in its answer.\n"
+      "After an interruption the same command continues: lines that the output answers are not asked again. "
+      "An\n"
+      "output that holds anything else, or answers of another model or other flags, is refused and stays as "
+      "it "
+      "is.");
   command.Runs([options] { return RunBatch(*options); });
 }
 

@@ -1,13 +1,17 @@
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <optional>
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/json.h"
 #include "cli/doctor_bundle.h"
 #include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
 #include "cli/model.h"
+#include "cli/part_log.h"
 #include "cli/report.h"
 #include "cli/sample_text.h"
 #include "cli/terminal.h"
@@ -53,18 +57,31 @@ std::string DecodeDeviceBeside() {
   return it == Backends().end() ? kDefaultDevice : it->name;
 }
 
-// A bar for each part of an examination.
-class Bars {
- public:
-  void Show(const AneProgress& progress) {
-    if (!bar_ || part_ != progress.part) bar_.emplace(part_ = progress.part, true);
-    bar_->Show(size_t(progress.done), size_t(progress.total));
-  }
-
- private:
-  std::string part_;
-  std::optional<ProgressBar> bar_;
-};
+// What was never a report or a file of goldens of ours is not replaced: of the reports only the beginning of
+// their names was given.
+void CheckOutputs(const DoctorBundleFlags& flags, const fs::path& model) {
+  const std::array<fs::path, 3> inputs = {model, flags.bundle, flags.goldens};
+  const auto check = [](const fs::path& path, const char* what, const auto& is_ours) {
+    std::error_code error;
+    if (!fs::is_regular_file(path, error) || fs::is_empty(path, error)) return;
+    if (!is_ours(ReadTextFile(path, SIZE_MAX)))
+      throw Fail(ErrorKind::kBadRequest, "{}: exists and is no {}; give another name", path.string(), what);
+  };
+  for (const char* suffix : {".json", ".txt"}) CheckOutput(flags.output + suffix, inputs);
+  check(flags.output + ".txt", "report of pd-engine",
+        [](const std::string& text) { return text.starts_with("pd-engine "); });
+  check(flags.output + ".json", "report of pd-engine", [&](const std::string& text) {
+    try {
+      const Json json = ParseJson(text, flags.output);
+      return json.is_object() && json.contains("neural_engine") && json.contains("checks");
+    } catch (const Error&) {
+      return false;
+    }
+  });
+  if (!flags.goldens.empty())
+    check(flags.goldens, "file of goldens",
+          [](const std::string& text) { return text.starts_with("{\"goldens\""); });
+}
 
 }  // namespace
 
@@ -72,13 +89,27 @@ int DoctorBundle(const DoctorBundleFlags& flags, bool json) {
   const Interrupt interrupt;
   const std::string decode_name = flags.decode.empty() ? DecodeDeviceBeside() : flags.decode;
   CheckDeviceName(decode_name);
-  ModelSource model = OpenModel(ModelPath(flags.model));
-  const Bundle bundle = ReadBundle(flags.bundle);
-  AneUnit unit(model, bundle, RuntimeOfBundles(interrupt),
-               [](const std::string& sentence) { fmt::print(stderr, "{}\n", sentence); });
+  PartLog log;
+  log.Show("opening the bundle");
+  const fs::path model_path = ModelPath(flags.model);
+  CheckOutputs(flags, model_path);
+  ModelSource model = OpenModel(model_path);
+  Bundle bundle;
+  std::optional<AneUnit> opened;  // refers to the bundle
+  UseBundle(flags.bundle, [&](const Bundle& read) {
+    opened.reset();
+    bundle = read;
+    opened.emplace(model, bundle, RuntimeOfBundles(interrupt),
+                   [](const std::string& sentence) { Report(sentence + "\n"); });
+  });
+  AneUnit& unit = *opened;
   CalibrationDevices devices;
   devices.units.push_back(unit.TakeDevice());
-  devices.decode = OpenDevice(model, decode_name, {});
+  log.Show("opening device " + decode_name);
+  OpenOptions open;
+  open.cancelled = [&interrupt] { return interrupt.flag().load(); };
+  open.progress = [&interrupt](size_t, size_t) { interrupt.Check(); };
+  devices.decode = OpenDevice(model, decode_name, open);
   devices.leave = LeaveDeviceThread;
 
   AneSubject subject;
@@ -100,17 +131,15 @@ int DoctorBundle(const DoctorBundleFlags& flags, bool json) {
   subject.os_build = AneUnit::SystemBuild();
   if (flags.goldens.empty()) fs::create_directories(subject.goldens.parent_path());
 
-  AneReport report;
-  {
-    Bars bars;
-    report = Examine(subject, std::move(devices), [&](const AneProgress& progress) {
-      interrupt.Check();
-      bars.Show(progress);
-    });
-  }
+  const AneReport report = Examine(subject, std::move(devices), [&](const AneProgress& progress) {
+    interrupt.Check();
+    log.Show(progress.part, progress.done, progress.total);
+  });
+  log.End();
   const std::string text = ToText(report);
-  WriteFileAtomically(flags.output + ".json", ToJson(report).dump(1) + "\n");
-  WriteFileAtomically(flags.output + ".txt", text);
+  const bool written = WriteOutputFile(flags.output + ".json", ToJson(report).dump(1) + "\n") &&
+                       WriteOutputFile(flags.output + ".txt", text);
+  if (!written) return kOutputClosed;
   const std::string where = fmt::format(
       "\nwritten to {0}.json and {0}.txt, which hold nothing of yours: ready to be sent\n", flags.output);
   if (!WriteOutput(json ? ToLine(ToJson(report)) : text + where)) return kOutputClosed;

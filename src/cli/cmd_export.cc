@@ -156,7 +156,10 @@ Json ToJson(const ExportReport& report) {
           {"findings", findings}};
 }
 
-int Export(ExportFlags flags) {
+int Export(ExportFlags flags, bool output_given) {
+  if (output_given && (flags.output.empty() || flags.output == kStream))
+    throw Fail(ErrorKind::kBadRequest, "--output: '{}' is no folder; give one, or leave it out for the cache",
+               flags.output);
   const Interrupt interrupt;
   if (flags.check == Check::kNone && !flags.sample.empty())
     throw Fail(ErrorKind::kBadRequest, "--sample: --check none looks at no text");
@@ -192,11 +195,13 @@ void AddExport(const Command& program) {
   ExportFlags& f = *flags;
   ExportOptions& o = f.options;
   command.Text("MODEL", f.model, "a .gguf file or a Hugging Face folder; default: the default model");
-  command
-      .Text("-o,--output", f.output,
-            fmt::format("the bundle's folder; default: in the cache, where run --prefill {} finds it",
-                        BundleDevice()))
-      .ValueName("DIR");
+  const Flag output = command
+                          .Text("-o,--output", f.output,
+                                fmt::format("the bundle's folder, where a bundle is replaced and nothing "
+                                            "else; default: in the cache, where run "
+                                            "--prefill {} finds it",
+                                            BundleDevice()))
+                          .ValueName("DIR");
   command.Choice<WeightFormat>(
       "--weights", o.weights,
       {{"fp16", WeightFormat::kFp16}, {"int8", WeightFormat::kInt8}, {"lut4", WeightFormat::kLut4}},
@@ -228,7 +233,7 @@ void AddExport(const Command& program) {
   AddJson(command, f.json);
   AddQuiet(command, f.quiet, "no report and no progress bar");
   command.Footer("The rules and their verdict on every op: pd-engine inspect DIR.");
-  command.Runs([flags] { return Export(*flags); });
+  command.Runs([flags, output] { return Export(*flags, output.given()); });
 }
 
 }  // namespace pd::cli

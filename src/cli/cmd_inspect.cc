@@ -22,7 +22,7 @@ constexpr int kPrompt = 512;  // tokens over which the cost of prefill is averag
 
 struct InspectOptions {
   std::string model;
-  bool json = false;
+  bool json = false, ops = false;
 };
 
 struct TensorTotal {
@@ -117,7 +117,7 @@ std::string ToText(const ModelSource& model, const Summary& summary) {
   label = "tensors";
   for (const auto& [type, total] : summary.types)
     line(std::exchange(label, ""),
-         fmt::format("{:<5} {:>5}  {:>10}  {:>10}", type, total.count, WithUnit(double(total.values), ""),
+         fmt::format("{:<7} {:>6}  {:>10}  {:>10}", type, total.count, WithUnit(double(total.values), ""),
                      WithUnit(double(total.bytes), "B")));
   line("per token",
        fmt::format("prefill {}, decode {} ({} at the full context)", WithUnit(summary.prefill_flops, "FLOP"),
@@ -136,9 +136,13 @@ std::string ToText(const ModelSource& model, const Summary& summary) {
 int Inspect(const InspectOptions& options) {
   const std::filesystem::path path = ModelPath(options.model);
   if (IsExported(path)) {
-    const std::string text = options.json ? ToLine(ExportedToJson(path)) : DescribeExported(path);
+    const std::string text =
+        options.json ? ToLine(ExportedToJson(path)) : DescribeExported(path, options.ops);
     return WriteOutput(text) ? kOk : kOutputClosed;
   }
+  if (options.ops)
+    throw Fail(ErrorKind::kBadRequest, "--ops: {} is a model; a bundle or a package has ops to list",
+               path.string());
   ModelSource model = OpenModel(path);
   const Summary summary = Summarise(model);
   const std::string text = options.json ? ToLine(ToJson(model, summary)) : ToText(model, summary);
@@ -154,6 +158,8 @@ void AddInspect(const Command& program) {
   command.Text("MODEL", options->model,
                "a .gguf file, a Hugging Face folder, a bundle that 'export' wrote, or a .mlpackage; default: "
                "the default model");
+  command.Switch("--ops", options->ops,
+                 "list every op of a bundle or a package, its shape, and what the Neural Engine's rules say");
   AddJson(command, options->json);
   command.Runs([options] { return Inspect(*options); });
 }

@@ -1,6 +1,7 @@
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <fstream>
+#include <filesystem>
 #include <memory>
 #include <numeric>
 
@@ -12,6 +13,7 @@
 #include "cli/model.h"
 #include "cli/options.h"
 #include "cli/terminal.h"
+#include "cli/text_input.h"
 #include "model/rope.h"
 #include "open/memory.h"
 #include "open/open.h"
@@ -26,65 +28,45 @@ struct LogitsOptions {
   int chunk = 512, threads = 0;
 };
 
-// A safetensors file with one tensor "logits" F32 [rows, vocab], written row by row under a temporary name:
-// either all of it appears, or none.
-class LogitsFile {
- public:
-  LogitsFile(fs::path path, size_t rows, size_t vocab) : path_(std::move(path)), partial_(path_) {
-    partial_ += ".partial";
-    out_.open(partial_, std::ios::binary | std::ios::trunc);
-    const size_t bytes = rows * vocab * sizeof(float);
-    std::string header =
-        Json{{"logits", {{"dtype", "F32"}, {"shape", {rows, vocab}}, {"data_offsets", {0, bytes}}}}}.dump();
-    header.resize((header.size() + 7) / 8 * 8, ' ');  // so that the floats are aligned in a mapping
-    const uint64_t size = header.size();
-    out_.write(reinterpret_cast<const char*>(&size), sizeof size);
-    out_.write(header.data(), std::streamsize(header.size()));
-    Check();
-  }
-  ~LogitsFile() {
-    std::error_code ignored;
-    if (!published_) fs::remove(partial_, ignored);
-  }
-  LogitsFile(const LogitsFile&) = delete;
-  LogitsFile& operator=(const LogitsFile&) = delete;
-
-  void Append(std::span<const float> values) {
-    out_.write(reinterpret_cast<const char*>(values.data()), std::streamsize(values.size_bytes()));
-    Check();
-  }
-
-  void Publish() {
-    out_.close();
-    Check();
-    std::error_code error;
-    fs::rename(partial_, path_, error);
-    if (error) throw Fail(ErrorKind::kDevice, "{}: cannot be written: {}", path_.string(), error.message());
-    published_ = true;
-  }
-
- private:
+// What comes before the floats of a safetensors file with one tensor "logits" F32 [rows, vocab].
+std::string LogitsHeader(size_t rows, size_t vocab) {
   static_assert(std::endian::native == std::endian::little, "safetensors are little-endian");
-  void Check() const {
-    if (!out_)
-      throw Fail(ErrorKind::kDevice, "{}: cannot be written; does its folder exist, is the disk full?",
-                 path_.string());
-  }
-  fs::path path_, partial_;
-  std::ofstream out_;
-  bool published_ = false;
-};
+  const size_t bytes = rows * vocab * sizeof(float);
+  std::string header =
+      Json{{"logits", {{"dtype", "F32"}, {"shape", {rows, vocab}}, {"data_offsets", {0, bytes}}}}}.dump();
+  header.resize((header.size() + 7) / 8 * 8, ' ');  // so that the floats are aligned in a mapping
+  const uint64_t size = header.size();
+  return std::string(reinterpret_cast<const char*>(&size), sizeof size) + header;
+}
 
-bool LooksLikeIds(const std::string& text) {
-  return text.find_first_not_of("0123456789, ") == std::string::npos;
+// The ids that --ids lists, or those in the file that it names.
+std::vector<TokenId> ReadIds(const std::string& text, const Interrupt& interrupt) {
+  const bool list = text.find_first_not_of("0123456789, ") == std::string::npos;
+  if (list) return ParseIds("--ids", text);
+  std::string listed;
+  try {
+    listed = ReadTextInput(text, interrupt);
+  } catch (const Error& e) {
+    const size_t bad = text.find_first_not_of("0123456789, ");
+    // "1,2,x": as likely a list with a mistake in it as a file's name.
+    if (e.kind() != ErrorKind::kNotFound || bad == 0) throw;
+    const size_t comma = text.find_last_of(", ", bad);
+    const size_t begin = comma == std::string::npos ? 0 : comma + 1;
+    throw Fail(ErrorKind::kBadRequest,
+               "--ids: '{}' in '{}' is no token id, and there is no file of that name",
+               text.substr(begin, text.find_first_of(", ", bad) - begin), text);
+  }
+  return ParseIds("--ids: " + InputName(text), listed);
 }
 
 int WriteLogits(const LogitsOptions& options) {
   const Interrupt interrupt;
   CheckDeviceName(options.device);
-  const auto ids = ParseIds("--ids", LooksLikeIds(options.ids) ? options.ids : ReadTextFile(options.ids));
+  const fs::path model_path = ModelPath(options.model);
+  CheckOutput(options.output, std::array<fs::path, 2>{options.ids, model_path});
+  const auto ids = ReadIds(options.ids, interrupt);
   if (ids.empty()) throw Fail(ErrorKind::kBadRequest, "--ids: no token ids; give at least one, as in 1,2,3");
-  ModelSource model = OpenModel(ModelPath(options.model));
+  ModelSource model = OpenModel(model_path);
   const ModelSpec& spec = model.spec;
   if (ids.size() > size_t(spec.max_context))
     throw Fail(ErrorKind::kBadRequest, "--ids: {} tokens, the model's context holds {}", ids.size(),
@@ -98,12 +80,15 @@ int WriteLogits(const LogitsOptions& options) {
   ProgressBar bar("loading", true);
   OpenOptions open;
   open.threads = options.threads;
+  open.cancelled = [&interrupt] { return interrupt.flag().load(); };
   open.progress = [&](size_t done, size_t total) {
     interrupt.Check();
     bar.Show(done, total);
   };
   const auto device = OpenDevice(model, options.device, open);
-  LogitsFile file(options.output, ids.size(), size_t(spec.vocab));
+  OutputFile file(options.output);
+  const std::string header = LogitsHeader(ids.size(), size_t(spec.vocab));
+  if (!file.Write(std::as_bytes(std::span(header)))) return kOutputClosed;
   const SlotId slot = device->Open(int(ids.size()), {FixRope(spec, int(ids.size()))});
   const size_t most = size_t(std::min(options.chunk, device->Info().max_rows));
   for (size_t first = 0; first < ids.size(); first += most) {
@@ -113,7 +98,8 @@ int WriteLogits(const LogitsOptions& options) {
     std::iota(pos.begin(), pos.end(), int32_t(first));
     std::iota(rows.begin(), rows.end(), 0);
     const std::vector<SlotId> slots(chunk.size(), slot);
-    file.Append(device->RunLogits({chunk, pos, slots, rows}).values);
+    const Logits logits = device->RunLogits({chunk, pos, slots, rows});
+    if (!file.Write(std::as_bytes(std::span(logits.values)))) return kOutputClosed;
   }
   file.Publish();
   return kOk;
@@ -126,8 +112,13 @@ void AddLogits(const Command& program) {
   auto options = std::make_shared<LogitsOptions>();
   LogitsOptions& o = *options;
   AddModel(command, o.model);
-  command.Text("-i,--ids", o.ids, "token ids, as in 1,2,3, or a file that holds them").Required();
-  command.Text("-o,--output", o.output, "safetensors file: tensor \"logits\", F32 [tokens, vocabulary]")
+  command.Text("-i,--ids", o.ids, "token ids, as in 1,2,3, or a file that holds them; -: standard input")
+      .Required();
+  command
+      .Text("-o,--output", o.output,
+            "safetensors file: tensor \"logits\", F32 [tokens, vocabulary]; replaces the file, and appears "
+            "when "
+            "all of it is there; -: standard output")
       .Required();
   command.Text("--device", o.device, "what computes them");
   command.Integer("--chunk", o.chunk, {1, INT32_MAX}, "tokens computed at a time");

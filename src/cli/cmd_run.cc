@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/clock.h"
+#include "cli/chat_flags.h"
 #include "cli/commands.h"
 #include "cli/engine_flags.h"
 #include "cli/exit_codes.h"
@@ -15,27 +16,36 @@
 #include "formats/model_source.h"
 #include "planning/bandwidth.h"
 #include "session/text_engine.h"
+#include "text/chat_template.h"
 
 namespace pd::cli {
 namespace {
 
 struct RunOptions {
   std::string model, system;
+  Flag system_flag;
   PromptOptions prompt;
+  ChatFlags chat;
   bool raw = false, json = false, quiet = false;
   EngineFlags engine;
   TextSettings text;
   int logprobs = -1;  // alternatives for each token; -1: no log-probabilities at all
 };
 
-Prompt Encode(const RunOptions& options, const std::string& text, const TextCodec& codec,
-              const ModelSource& model) {
+Prompt Encode(const RunOptions& options, const std::string& text, const ChatVariables& chat,
+              const TextCodec& codec, const ModelSource& model) {
   if (options.raw) return codec.Plain(text);
   if (!codec.has_chat_template())
     throw Fail(ErrorKind::kUnsupported,
                "{} has no chat template: give --raw to continue the prompt as plain text",
                model.path.string());
-  return codec.Chat(text, options.system);
+  ChatInput input;
+  if (options.system_flag.given())  // an empty one, too: it may stand for the template's own
+    input.messages.push_back({{"role", "system"}, {"content", options.system}});
+  input.messages.push_back({{"role", "user"}, {"content", text}});
+  input.tools = chat.tools;
+  input.extra = chat.variables;
+  return codec.Chat(input);
 }
 
 // The tokens that prompt and text may have together.
@@ -84,7 +94,8 @@ class Printer {
   std::vector<TokenReport> reports_;
 };
 
-// Rates of both phases. The machine's bandwidth is measured when nobody has yet, after the text is out.
+// Rates of both phases. The machine's bandwidth is measured when nobody has yet, after the text is out; not
+// for one that was interrupted, whose reader wants to leave.
 void AddRates(RunReport& report, const Engine& engine, const OpenOptions& open) {
   const ModelSpec& spec = engine.spec();
   const DeviceInfo& decode = engine.decode_info();
@@ -96,7 +107,8 @@ void AddRates(RunReport& report, const Engine& engine, const OpenOptions& open) 
       prefill = &engine.prefill_info(unit);
   report.prefill = PrefillRates(spec, stats, PeakFlops(prefill->physical, ThreadCount(open, *prefill)));
   const BandwidthStore store = MachineRates();
-  const bool measurable = decode.physical.kind == PhysicalDevice::Kind::kCpu && stats.decode_tokens > 0;
+  const bool measurable = decode.physical.kind == PhysicalDevice::Kind::kCpu && stats.decode_tokens > 0 &&
+                          report.result.finish != FinishReason::kCancelled;
   const BandwidthKey key = BandwidthKeyFor(decode.weight_bytes, threads);
   if (measurable) report.bandwidth = store.Get(key);
   const auto rates = [&] {
@@ -111,7 +123,7 @@ void AddRates(RunReport& report, const Engine& engine, const OpenOptions& open) 
 
 void CheckOptions(const RunOptions& options) {
   CheckEngineFlags(options.engine);
-  if (options.raw && !options.system.empty())
+  if (options.raw && options.system_flag.given())
     throw Fail(ErrorKind::kBadRequest, "--system: a plain completion (--raw) has no system message");
   if (options.logprobs >= 0 && !options.json)
     throw Fail(ErrorKind::kBadRequest, "--logprobs: log-probabilities are printed with --json only");
@@ -121,13 +133,14 @@ void CheckOptions(const RunOptions& options) {
 int Run(RunOptions options) {
   CheckOptions(options);
   const Interrupt interrupt;
+  const ChatVariables chat = ReadChatFlags(options.chat, options.raw, options.prompt.Input(), interrupt);
   const std::string prompt = ReadPrompt(options.prompt, interrupt);
 
   RunReport report;
   const auto start = std::chrono::steady_clock::now();
   ModelSource model = OpenModel(ModelPath(options.model));
   const auto codec = std::make_shared<const TextCodec>(model);
-  TextRequest request{Encode(options, prompt, *codec, model), options.text};
+  TextRequest request{Encode(options, prompt, chat, *codec, model), options.text};
   report.prompt_tokens = int(request.prompt.ids.size());
   const int context = CheckContext(options, model.spec, request.prompt.ids.size());
   const int tokens = int(std::min<int64_t>(context, int64_t(report.prompt_tokens) + options.text.max_tokens));
@@ -156,7 +169,7 @@ int Run(RunOptions options) {
     report.prefill_device = stats.prefill_device.empty() ? report.decode_device : stats.prefill_device;
     AddRates(report, engine.engine(), ToOpenOptions(ToSettings(options.engine), model, {}));
   }
-  if (!options.quiet) fmt::print(stderr, "{}{}", options.json ? "" : "\n", ToTable(report));
+  if (!options.quiet) Report((options.json ? "" : "\n") + ToTable(report));
   if (options.json && !WriteOutput(ToJsonLine(report))) return kOutputClosed;
   return cancelled ? ExitCode(ErrorKind::kCancelled) : kOk;
 }
@@ -169,7 +182,8 @@ void AddRun(const Command& program) {
   RunOptions& o = *options;
   AddModel(command, o.model);
   AddPrompt(command, o.prompt);
-  command.Text("--system", o.system, "system message for the chat template");
+  o.system_flag = command.AnyText("--system", o.system, "system message for the chat template");
+  AddChatFlags(command, o.chat);
   command.Switch("--raw", o.raw, "continue the prompt as plain text, without the chat template");
   AddPrefillFlags(command, o.engine);
   AddDeviceFlags(command, o.engine);
@@ -179,7 +193,10 @@ void AddRun(const Command& program) {
   command.Integer("--logprobs", o.logprobs, {0, 20}, "with --json: log-probabilities, and of N alternatives");
   command.Switch("--json", o.json, "print one JSON object instead of the text");
   AddQuiet(command, o.quiet, "no statistics and no progress bar");
-  command.Footer("Prompt and text of a file or standard input: one newline at the end is dropped.");
+  command.Footer(
+      "Of a prompt that is read from a file or standard input one newline at the end is dropped, and a byte "
+      "order\n"
+      "mark at the beginning; CR LF and CR become LF. -p is taken as it is.");
   command.Runs([options] { return Run(*options); });
 }
 

@@ -1,4 +1,6 @@
 #include <algorithm>
+#include <array>
+#include <filesystem>
 #include <memory>
 
 #include "base/files.h"
@@ -9,10 +11,13 @@
 #include "cli/exit_codes.h"
 #include "cli/report.h"
 #include "cli/terminal.h"
+#include "cli/text_input.h"
 #include "planning/simulator.h"
 
 namespace pd::cli {
 namespace {
+
+namespace fs = std::filesystem;
 
 struct SimulateOptions {
   ChipModel about;
@@ -62,8 +67,10 @@ std::string Row(const char* name, const Summary& s) {
 }
 
 int RunSimulation(const SimulateOptions& options) {
+  if (!options.svg.empty())
+    CheckOutput(options.svg, std::array<fs::path, 3>{options.about.chip, options.about.model, options.trace});
   const MachineCosts costs = CostsOf(options.about);
-  const auto trace = ReadTrace(ReadTextFile(options.trace), options.trace);
+  const auto trace = ReadTrace(ReadTextInput(options.trace), InputName(options.trace));
   SimulationOptions simulate;
   simulate.max_running = options.parallel;
   simulate.prefill_chunk = options.chunk;
@@ -71,8 +78,9 @@ int RunSimulation(const SimulateOptions& options) {
   simulate.fixed = [&](size_t) { return PrefillChoice{std::nullopt, options.chunk, {}}; };
   const Simulation one = Simulate(costs, trace, simulate);
   const Summary two_lanes = Summarise(two), one_lane = Summarise(one);
-  if (!options.svg.empty())
-    WriteFileAtomically(options.svg, TimelineSvg(two.spans, two.lanes, 0, two.total_ms));
+  if (!options.svg.empty() &&
+      !WriteOutputFile(options.svg, TimelineSvg(two.spans, two.lanes, 0, two.total_ms)))
+    return kOutputClosed;
   if (options.json) {
     const Json json = {{"machine", costs.machine},
                        {"model", costs.model},
@@ -100,10 +108,13 @@ void AddSimulate(const Command& program) {
   SimulateOptions& o = *options;
   command.Text("--profile", o.about.chip, "a published chip, or a file that calibrate wrote").Required();
   AddChipModel(command, o.about);
-  command.Text("--trace", o.trace, "JSON lines: {\"at_ms\": 0, \"prompt\": 900, \"output\": 100}").Required();
+  command
+      .Text("--trace", o.trace,
+            "JSON lines: {\"at_ms\": 0, \"prompt\": 900, \"output\": 100}; -: standard input")
+      .Required();
   command.Integer("--parallel", o.parallel, {1, 4096}, "requests that run at a time");
   command.Integer("--prefill-chunk", o.chunk, {1, INT32_MAX}, "tokens prefilled at a time");
-  command.Text("--svg", o.svg, "write a timeline of both lanes").ValueName("FILE");
+  command.Text("--svg", o.svg, "write a timeline of both lanes; replaces the file").ValueName("FILE");
   AddJson(command, o.json);
   command.Runs([options] { return RunSimulation(*options); });
 }

@@ -23,6 +23,44 @@ bool Within(double value, const Range& range) {
   return value <= range.max && (range.above ? value > range.min : value >= range.min);
 }
 
+bool TakesValue(const CLI::Option* option) { return option && option->get_items_expected_max() > 0; }
+
+// Whether the value of the flag that `word` names, or of the last of its short flags, is the next word.
+bool ValueFollows(const CLI::App& app, const std::string& word) {
+  if (word.starts_with("--"))
+    return word.find('=') == std::string::npos && TakesValue(app.get_option_no_throw(word));
+  for (size_t i = 1; i < word.size(); ++i)
+    if (TakesValue(app.get_option_no_throw(std::string{'-', word[i]}))) return i + 1 == word.size();
+  return false;
+}
+
+// The command line's words, "--flag=" as two of them: CLI11 takes it for a flag whose value is the next word.
+std::vector<std::string> Words(const CLI::App& program, int argc, char** argv) {
+  std::vector<std::string> words;
+  const CLI::App* app = &program;
+  bool is_value = false, flags_may_come = true;
+  for (int i = 1; i < argc; ++i) {
+    std::string word = argv[i];
+    if (std::exchange(is_value, false) || !flags_may_come) {
+      words.push_back(std::move(word));
+    } else if (word.starts_with("--") && word.ends_with('=') &&
+               TakesValue(app->get_option_no_throw(word.substr(0, word.size() - 1)))) {
+      word.pop_back();
+      words.insert(words.end(), {std::move(word), ""});
+    } else if (word.size() > 1 && word.starts_with('-')) {
+      flags_may_come = word != "--";
+      is_value = ValueFollows(*app, word);
+      words.push_back(std::move(word));
+    } else {
+      const auto below =
+          app->get_subcommands([&](const CLI::App* command) { return command->get_name() == word; });
+      if (!below.empty()) app = below.front();
+      words.push_back(std::move(word));
+    }
+  }
+  return words;
+}
+
 }  // namespace
 
 Flag& Flag::Required() {
@@ -60,21 +98,49 @@ Flag Command::Switch(const std::string& names, bool& on, const std::string& help
 }
 
 Flag Command::Text(const std::string& names, std::string& target, const std::string& help) const {
-  CLI::Option* option = app_->add_option(names, target, help);
-  if (!target.empty()) option->capture_default_str();
+  CLI::Option* option = app_->add_option_function<std::string>(
+      names,
+      [&target, name = LongName(names)](const std::string& text) {
+        if (text.empty()) throw Fail(ErrorKind::kBadRequest, "{}: it is empty: give it a value", name);
+        target = text;
+      },
+      help);
+  if (!target.empty()) option->default_str(target);
   return Flag(option);
+}
+
+Flag Command::AnyText(const std::string& names, std::string& target, const std::string& help) const {
+  return Flag(app_->add_option(names, target, help));
+}
+
+// A list of CLI11's own splits values in brackets, and takes the words after the first, too.
+Flag Command::Each(const std::string& names, std::function<void(const std::string&)> read,
+                   const std::string& help) const {
+  return Flag(app_->add_option(names, CLI::callback_t([read = std::move(read)](const CLI::results_t& texts) {
+                                 for (const std::string& text : texts) read(text);
+                                 return true;
+                               }),
+                               help)
+                  ->type_name("TEXT")
+                  ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
 }
 
 Flag Command::Repeated(const std::string& names, std::vector<std::string>& target,
                        const std::string& help) const {
-  return Flag(app_->add_option(names, target, help)
-                  ->expected(1)
-                  ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
+  return Each(names, [&target](const std::string& text) { target.push_back(text); }, help);
 }
 
 Flag Command::List(const std::string& names, std::vector<std::string>& target,
                    const std::string& help) const {
-  return Flag(app_->add_option(names, target, help)->delimiter(','));
+  const auto read = [&target, name = LongName(names)](const std::string& text) {
+    for (size_t begin = 0; begin <= text.size();) {
+      const size_t end = std::min(text.find(',', begin), text.size());
+      if (end == begin) throw Fail(ErrorKind::kBadRequest, "{}: '{}' has an empty name", name, text);
+      target.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+  };
+  return Each(names, read, help);
 }
 
 Flag Command::Parsed(const std::string& names, std::function<void(const std::string&)> read,
@@ -84,14 +150,7 @@ Flag Command::Parsed(const std::string& names, std::function<void(const std::str
 
 Flag Command::ParsedEach(const std::string& names, std::function<void(const std::string&)> read,
                          const std::string& help) const {
-  return Flag(app_->add_option_function<std::vector<std::string>>(
-                      names,
-                      [read = std::move(read)](const std::vector<std::string>& texts) {
-                        for (const std::string& text : texts) read(text);
-                      },
-                      help)
-                  ->expected(1)
-                  ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
+  return Each(names, std::move(read), help);
 }
 
 // Numbers are read by us: CLI11 takes octal and hexadecimal ones, and "nan" passes its ranges.
@@ -174,7 +233,9 @@ Action ParseCommandLine(int argc, char** argv, const std::string& description, c
   program->footer(footer);
   add(Command(program.get(), &action));
   try {
-    program->parse(argc, argv);
+    std::vector<std::string> words = Words(*program, argc, argv);
+    std::ranges::reverse(words);  // as CLI11 wants them
+    program->parse(words);
   } catch (const CLI::CallForHelp&) {
     // Of the command that was named, if one was.
     return [help = program->help()] { return WriteOutput(help) ? kOk : kOutputClosed; };

@@ -43,10 +43,13 @@ class Command {
   Command AddHidden(const std::string& name) const;  // in no list
 
   Flag Switch(const std::string& names, bool& on, const std::string& help) const;  // "!--no-x" sets false
+  // Values arrive byte for byte as typed: brackets, commas, quotes and a leading '-' mean nothing here. An
+  // empty one is refused, but for AnyText's and Repeated's.
   Flag Text(const std::string& names, std::string& target, const std::string& help) const;
+  Flag AnyText(const std::string& names, std::string& target, const std::string& help) const;
   Flag Repeated(const std::string& names, std::vector<std::string>& target, const std::string& help) const;
   Flag List(const std::string& names, std::vector<std::string>& target,
-            const std::string& help) const;  // "a,b"
+            const std::string& help) const;  // "a,b", may be repeated
   Flag Integer(const std::string& names, int& target, Range range, const std::string& help) const;
   Flag Integers(const std::string& names, std::vector<int>& target, Range range,
                 const std::string& help) const;  // "1,4,16"
@@ -74,6 +77,8 @@ class Command {
   void Runs(Action run) const;
 
  private:
+  Flag Each(const std::string& names, std::function<void(const std::string&)> read,
+            const std::string& help) const;
   Flag OneOf(const std::string& names, const std::vector<std::string>& choices,
              std::function<void(size_t index)> take, const std::string& help) const;
 

@@ -144,8 +144,8 @@ std::unique_ptr<Engine> LoadEngine(const EngineFlags& flags, ModelSource& model,
     bar.Show(done, total);
   };
   hooks.cancelled = [&interrupt] { return interrupt.flag().load(); };
-  if (!quiet) hooks.note = [](const std::string& sentence) { fmt::print(stderr, "{}\n", sentence); };
-  hooks.warn = [](const std::string& line) { fmt::print(stderr, "pd-engine: {}\n", line); };
+  if (!quiet) hooks.note = [](const std::string& sentence) { Report(sentence + "\n"); };
+  hooks.warn = [](const std::string& line) { Report(fmt::format("pd-engine: {}\n", line)); };
   hooks.observe = std::move(observe);
   return OpenEngine(model, settings, hooks);
 }

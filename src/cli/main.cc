@@ -1,12 +1,12 @@
 // pd-engine: the command line.
 #include <csignal>
-#include <cstdio>
 #include <new>
 
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/exit_codes.h"
 #include "cli/model.h"
+#include "cli/terminal.h"
 #include "open/open.h"
 
 namespace pd::cli {
@@ -30,7 +30,7 @@ int Main(int argc, char** argv) {
 }
 
 int Complain(const char* what, int code) {
-  fmt::print(stderr, "pd-engine: {}\n", what);
+  for (const char* part : {"pd-engine: ", what, "\n"}) Report(part);  // nothing to be allocated any more
   return code;
 }
 
@@ -39,7 +39,8 @@ int Complain(const char* what, int code) {
 
 int main(int argc, char** argv) {
   using namespace pd::cli;
-  std::signal(SIGPIPE, SIG_IGN);  // a write that fails says so
+  OpenStandardStreams();
+  for (const int signal : {SIGPIPE, SIGXFSZ}) std::signal(signal, SIG_IGN);  // a write that fails says so
   try {
     return Main(argc, argv);
   } catch (const pd::Error& e) {

@@ -22,8 +22,11 @@ const char* Variable(const char* name) {
 
 std::optional<fs::path> CacheFolder() {
   if (const char* folder = Variable("PD_ENGINE_CACHE")) return folder;
-  if (const char* folder = Variable("XDG_CACHE_HOME")) return fs::path(folder) / "pd-engine";
-  if (const char* home = Variable("HOME")) return fs::path(home) / ".cache" / "pd-engine";
+  // These two may not mean the current folder, whose files are anybody's.
+  if (const char* folder = Variable("XDG_CACHE_HOME"); folder && fs::path(folder).is_absolute())
+    return fs::path(folder) / "pd-engine";
+  if (const char* home = Variable("HOME"); home && fs::path(home).is_absolute())
+    return fs::path(home) / ".cache" / "pd-engine";
   return std::nullopt;
 }
 
@@ -61,6 +64,9 @@ fs::path ModelPath(const std::string& given) {
   return path;
 }
 
-BandwidthStore MachineRates() { return BandwidthStore(CacheFolder().value_or(".") / "machine.json"); }
+BandwidthStore MachineRates() {
+  const auto folder = CacheFolder();
+  return BandwidthStore(folder ? *folder / "machine.json" : fs::path());
+}
 
 }  // namespace pd::cli

@@ -8,7 +8,8 @@
 
 namespace pd::cli {
 
-// $PD_ENGINE_CACHE, $XDG_CACHE_HOME/pd-engine or ~/.cache/pd-engine; nullopt when no variable says where.
+// $PD_ENGINE_CACHE, $XDG_CACHE_HOME/pd-engine or ~/.cache/pd-engine; nullopt when no variable says
+// where; the last two must be absolute.
 std::optional<std::filesystem::path> CacheFolder();
 // The same; throws kNotFound when there is none: "no folder for `what`: ...", with `remedy` beside the
 // variables.

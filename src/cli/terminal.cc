@@ -1,47 +1,35 @@
 #include "cli/terminal.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <cstdio>
+#include <span>
 #include <system_error>
+#include <utility>
 
 #include "base/error.h"
+#include "base/files.h"
 
 namespace pd::cli {
 
-bool WriteOutput(std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(STDOUT_FILENO, text.data(), text.size());
-    if (written >= 0) {
-      text.remove_prefix(size_t(written));
-    } else if (errno == EPIPE) {
-      return false;
-    } else if (errno != EINTR) {
-      throw Fail(ErrorKind::kDevice, "standard output cannot be written: {}",
-                 std::generic_category().message(errno));
-    }
-  }
-  return true;
+void OpenStandardStreams() {
+  // The lowest free number is taken. Opened the wrong way round: what is closed cannot be used.
+  for (const auto& [stream, mode] : {std::pair(STDIN_FILENO, O_WRONLY), std::pair(STDOUT_FILENO, O_RDONLY),
+                                     std::pair(STDERR_FILENO, O_RDONLY)})
+    if (fcntl(stream, F_GETFD) < 0 && errno == EBADF && open("/dev/null", mode) < 0) return;
 }
 
-std::string ReadInput(const Interrupt& interrupt, size_t limit) {
-  std::string text;
-  std::array<char, 1 << 16> buffer;
-  for (;;) {
-    const ssize_t size = read(STDIN_FILENO, buffer.data(), buffer.size());
-    interrupt.Check();
-    if (size == 0) return text;
-    if (size < 0 && errno == EINTR) continue;
-    if (size < 0)
-      throw Fail(ErrorKind::kBadRequest, "standard input cannot be read: {}",
-                 std::generic_category().message(errno));
-    text.append(buffer.data(), size_t(size));
-    if (text.size() > limit)
-      throw Fail(ErrorKind::kBadRequest, "standard input holds more than {} bytes: no context is that long",
-                 limit);
+void Report(std::string_view text) noexcept {
+  while (!text.empty()) {
+    const ssize_t written = write(STDERR_FILENO, text.data(), text.size());
+    if (written < 0 && errno != EINTR) return;
+    if (written > 0) text.remove_prefix(size_t(written));
   }
+}
+
+bool WriteOutput(std::string_view text) {
+  return WriteAll(STDOUT_FILENO, std::as_bytes(std::span(text)), "standard output");
 }
 
 bool InputIsTerminal() { return isatty(STDIN_FILENO) == 1; }
@@ -56,12 +44,11 @@ void ProgressBar::Show(size_t done, size_t total) {
   const double share = double(done) / double(total);
   std::string bar(kWidth, ' ');
   bar.replace(0, size_t(share * kWidth), size_t(share * kWidth), '#');
-  fmt::print(stderr, "\r{} [{}] {:3.0f} %", label_, bar, 100 * share);
-  std::fflush(stderr);
+  Report(fmt::format("\r{} [{}] {:3.0f} %", label_, bar, 100 * share));
 }
 
 ProgressBar::~ProgressBar() {
-  if (drawn_) std::fputs("\r\x1b[K", stderr);
+  if (drawn_) Report("\r\x1b[K");
 }
 
 }  // namespace pd::cli

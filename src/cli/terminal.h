@@ -5,16 +5,19 @@
 #include <string>
 #include <string_view>
 
-#include "cli/interrupt.h"
-
 namespace pd::cli {
+
+// Descriptors 0 to 2 that are closed are opened, so that no file gets one of those numbers and with it what
+// was meant for a stream. Reading such an input and writing such an output fails, so that no result is lost
+// unsaid; messages are dropped. Call first in main.
+void OpenStandardStreams();
+
+// Writes to standard error, or not: a message that cannot be written changes nothing else. Any thread.
+void Report(std::string_view text) noexcept;
 
 // Writes all of `text` to standard output at once. False when whoever reads it went away; throws kDevice for
 // what else may happen to a file, a full disk say.
 bool WriteOutput(std::string_view text);
-
-// Standard input to its end. Throws kCancelled on Ctrl-C, kBadRequest above `limit` bytes.
-std::string ReadInput(const Interrupt& interrupt, size_t limit = size_t(64) << 20);
 
 bool InputIsTerminal();
 bool ErrorIsTerminal();

@@ -1,4 +1,4 @@
-// Activations of a step: float matrices that are recycled instead of freed.
+// Activations of a step: float matrices that are recycled, not freed.
 #pragma once
 #include <algorithm>
 #include <cstdint>
@@ -12,8 +12,7 @@ namespace pd::cpu {
 class Arena;
 
 // Floats [rows, channels], row-major. Rows start on cache lines and have room for whole tiles of 32 channels;
-// what lies past `channels` is unspecified. Gives its memory back to the arena, which must outlive it.
-// Move-only.
+// the part past `channels` is unspecified. Returns its memory to the arena, which must outlive it. Move-only.
 class Matrix {
  public:
   Matrix() = default;
@@ -44,11 +43,11 @@ class Matrix {
   int rows_ = 0, channels_ = 0;
 };
 
-// Owned by a backend, used by its thread. Allocates while it warms up: a step with no more rows than an
-// earlier one finds every buffer it needs.
+// Owned by a backend, used by its thread. Allocates only while it warms up: a step with no more rows than an
+// earlier one finds every buffer that it needs.
 class Arena {
  public:
-  // Before a step. Sizes go by powers of two, so that a growing batch does not allocate at every size.
+  // Call before a step. Sizes are powers of two, so that a growing batch does not allocate at every size.
   void BeginStep(int rows) {
     const int rounded = RoundRows(rows);
     if (rounded <= largest_) return;

@@ -21,8 +21,8 @@ int FirstKey(const AttentionSpec& a, int position) {
 
 int BlocksOf(int tokens) { return (tokens + kKeyBlock - 1) / kKeyBlock; }
 
-// Memory that will be read soon, asked for piece by piece between other work: a head's keys of one block are
-// a run too short for the processor's own prefetching to get going.
+// Prefetches memory piece by piece between other work: one head's keys of a block are too short a run for the
+// processor's own prefetching.
 class Ahead {
  public:
   explicit Ahead(std::span<const uint16_t> halves) : at_(halves.data()), end_(at_ + halves.size()) {}
@@ -71,7 +71,7 @@ void Attention::Attend(int layer, const AttentionSpec& a, Matrix& q, std::span<c
   std::atomic<size_t> taken = 0;
   const auto work = [&](int part) {
     Scratch& s = scratch_[size_t(part)];
-    if (!split_) {  // of very different sizes: whoever is free takes the next
+    if (!split_) {  // units differ in size: a free thread takes the next one
       for (size_t i = taken++; i < units_.size(); i = taken++) Compute(units_[i], nullptr, layer, a, q, s);
       return;
     }
@@ -83,8 +83,8 @@ void Attention::Attend(int layer, const AttentionSpec& a, Matrix& q, std::span<c
   if (split_) JoinPartials(a, q);
 }
 
-// Units of some rows and a KV head each, of fewer rows where that keeps all threads busy; where even single
-// rows do not, one for each block of keys.
+// A unit has some rows and one KV head, and fewer rows where that is needed to keep all threads busy. Where
+// even single rows give too few units, there is one unit for each block of keys.
 void Attention::MakeUnits(const AttentionSpec& a, std::span<const RowRun> runs) {
   const size_t wanted = 4 * size_t(pool_.threads()), heads = size_t(a.kv_heads);
   size_t rows = 0, most_blocks = 0, whole = 0;
@@ -98,7 +98,7 @@ void Attention::MakeUnits(const AttentionSpec& a, std::span<const RowRun> runs) 
   split_ = whole < wanted && pool_.threads() > 1 && most_blocks > 1;
   const size_t partial =
       size_t(a.heads / a.kv_heads) * size_t(PaddedDim(a) + 2);  // floats of a row and block
-  if (split_) {  // for all that the slots may come to hold, so that a growing sequence allocates nothing
+  if (split_) {  // for the slots' full capacity, so that a growing sequence allocates nothing
     units_.reserve(whole * most_blocks);
     if (const size_t bytes = whole * most_blocks * partial * sizeof(float); partials_.bytes() < bytes)
       partials_ = Pages(bytes, Pages::Size::kSmall, "attention");
@@ -126,14 +126,14 @@ void Attention::MakeUnits(const AttentionSpec& a, std::span<const RowRun> runs) 
       }
 }
 
-// The keys of a block that some row of the unit sees: [from, from + count) within the block, from a whole
-// tile on.
+// The keys of a block that any row of the unit sees: [from, from + count) within the block, starting at a
+// whole tile.
 struct Attention::Range {
   Range(const Unit& unit, const AttentionSpec& a, int block)
       : start(block * kKeyBlock),
         from(std::max(FirstKey(a, unit.position()) - start, 0) / kTile * kTile),
         count(std::min(unit.position() + unit.count - start, kKeyBlock) - from) {}
-  // Rows of the cache, of one head's keys or values.
+  // Cache rows of one head's keys or values.
   std::span<const uint16_t> Keys(const Unit& unit, int layer, int dim) const {
     return {unit.run->slot->Keys(layer, unit.head, start + from), size_t(count) * size_t(dim)};
   }
@@ -173,7 +173,7 @@ void Attention::Compute(const Unit& unit, const Unit* next, int layer, const Att
   if (!unit.partial) Finish(unit, a, sum, out, q);
 }
 
-// Maximum, sum and weighted values of one block alone, for all queries of the unit.
+// Maximum, sum and weighted values of one block, for all queries of the unit.
 void Attention::Block(const Unit& unit, int block, std::span<const uint16_t> next_keys, int layer,
                       const AttentionSpec& a, Scratch& s) const {
   const int group = a.heads / a.kv_heads, queries = unit.count * group, dim = a.head_dim,
@@ -217,7 +217,7 @@ void Attention::Block(const Unit& unit, int block, std::span<const uint16_t> nex
                            queries, s.block_out.data() + d, padded));
 }
 
-// Blocks of the same rows and head, in order, as one thread would have taken them.
+// Joins the blocks of the same rows and head in the order in which one thread would compute them.
 void Attention::JoinPartials(const AttentionSpec& a, Matrix& q) {
   const int dim = a.head_dim, padded = PaddedDim(a);
   Scratch& s = scratch_[0];

@@ -3,10 +3,10 @@
 // Keys come in blocks of kKeyBlock, aligned to absolute positions. For each row, head and block:
 //   s_j = sum over d, ascending, of (q_d * scale) * k_jd        soft-capped if the layer says so
 //   m = max s_j, p_j = exp(s_j - m), l = Sum16(p_j), o_d = sum over j, ascending, of p_j * v_jd
-// over the keys that the row sees, and blocks join in ascending order by the running maximum:
+// over the keys that the row sees. Blocks join in ascending order by the running maximum:
 //   m' = max(M, m), a = exp(M - m'), b = exp(m - m');  L = fma(L, a, l * b), O = fma(O, a, o * b)
-// Keys and values are the cache's 16 bits, those of the running step included. So a row's result depends on
-// its query and the cache alone, not on what else is in the step or which thread does which block.
+// Keys and values are in the cache's 16 bits, including those of the running step. So a row's result depends
+// only on its query and the cache, not on the rest of the step or on which thread computes which block.
 #pragma once
 #include <span>
 #include <vector>
@@ -26,7 +26,7 @@ struct RowRun {
   int row, count, position;  // the first row and its position
 };
 
-// Owned by a backend, used by its thread. Keeps scratch, so that a step allocates nothing once warm.
+// Owned by a backend, used by its thread. Keeps scratch memory, so that a step allocates nothing once warm.
 class Attention {
  public:
   Attention(const Kernels& kernels, ThreadPool& pool, const ModelSpec& spec);
@@ -35,15 +35,15 @@ class Attention {
   void Attend(int layer, const AttentionSpec& a, Matrix& q, std::span<const RowRun> runs);
 
  private:
-  // One thread's errand: some rows of one run, one KV head and the query heads that share it, some key
+  // A thread's unit of work: some rows of one run, one KV head with the query heads that share it, some key
   // blocks.
   struct Unit {
     const RowRun* run;
     int row, count;  // rows within the step
     int head;        // KV head
     int block_begin, block_end;
-    // Its result, [queries] max, [queries] sum, [queries][D in tiles] out, if others have the same rows'
-    // other blocks; nullptr if it is the whole result.
+    // Its partial result, [queries] max, [queries] sum, [queries][D in tiles] out, if other units have other
+    // blocks of the same rows; nullptr if the unit computes the whole result.
     float* partial;
     int position() const { return run->position + row - run->row; }  // of the first row
   };
@@ -57,7 +57,7 @@ class Attention {
   };
 
   void MakeUnits(const AttentionSpec& a, std::span<const RowRun> runs);
-  // `next`: what the thread does afterwards, whose keys it fetches meanwhile; or nullptr.
+  // `next`: the thread's next unit, whose keys are prefetched meanwhile; or nullptr.
   void Compute(const Unit& unit, const Unit* next, int layer, const AttentionSpec& a, Matrix& q,
                Scratch& s) const;
   void Block(const Unit& unit, int block, std::span<const uint16_t> next_keys, int layer,
@@ -69,8 +69,8 @@ class Attention {
   ThreadPool& pool_;
   std::vector<Scratch> scratch_;  // [threads]
   std::vector<Unit> units_;
-  bool split_ = false;  // into blocks of keys: units have partial results, of one row each
-  Pages partials_;      // address space for all, memory where there are some
+  bool split_ = false;  // blocks of keys are separate units: each has one row and a partial result
+  Pages partials_;      // address space for the maximum, memory only where used
 };
 
 }  // namespace pd::cpu

@@ -10,7 +10,7 @@
 namespace pd::cpu {
 namespace {
 
-// Values for which a thread is worth waking: a parallel region costs about a microsecond.
+// Values that make it worth waking a thread: a parallel region costs about a microsecond.
 constexpr int64_t kLight = 32768, kHeavy = 4096;  // of additions and the like; of exponentials
 
 int64_t RowGrain(int64_t values, int64_t channels) { return std::max<int64_t>(1, values / channels); }
@@ -21,7 +21,7 @@ Product ProductOf(const LinearWeights<CpuWeight>& w, Matrix& out) {
   return {&Packed(w.weight), w.bias ? std::get<Vector>(*w.bias).data() : nullptr, &out};
 }
 
-// out = x - mean(x), in double, so that the order of the sum is of no consequence to the result's bits.
+// out = x - mean(x), in double, so that the order of the sum does not change the bits of the result.
 void Centre(const float* x, int n, float* out) {
   double sum = 0;
   for (int i = 0; i < n; ++i) sum += double(x[i]);
@@ -40,17 +40,19 @@ int64_t WidestOperand(const ModelSpec& spec) {
 }  // namespace
 
 struct CpuBackend::State {
-  State(std::shared_ptr<const CpuModel> m, std::shared_ptr<ThreadPool> p, const Kernels& k, size_t limit)
+  State(std::shared_ptr<const CpuModel> m, std::shared_ptr<ThreadPool> p, const Kernels& k, size_t limit,
+        std::function<bool()> c)
       : model(std::move(m)),
         pool(std::move(p)),
         kernels(k),
         kv_limit(limit),
+        cancelled(std::move(c)),
         products(kernels, *pool),
         attention(kernels, *pool, model->spec()) {}
 
   KvSlot& Slot(SlotId slot) const { return *slots[size_t(slot)]; }
   RopeTables TablesOf(RopeVariant variant);
-  // At least n ones, for gains and gates that a model lacks. Called before the threads start.
+  // At least n ones, for gains and gates that a model does not have. Called before the threads start.
   const float* Ones(int n) {
     if (ones.size() < size_t(n)) ones.resize(size_t(n), 1.f);
     return ones.data();
@@ -60,19 +62,20 @@ struct CpuBackend::State {
   const std::shared_ptr<ThreadPool> pool;
   const Kernels& kernels;
   const size_t kv_limit;
-  size_t kv_bytes = 0;  // of the open slots, when full
+  const std::function<bool()> cancelled;
+  size_t kv_bytes = 0;  // of the open slots at full length
   Arena arena;
   Products products;
   Attention attention;
   std::vector<std::unique_ptr<KvSlot>> slots;  // by SlotId; nullptr: free
-  RopeTables tables;                           // of all variants in use
+  RopeTables tables;                           // for all variants in use
   std::vector<RowRun> runs;                    // of the running step
-  std::vector<const KvSlot*> row_slot;         // likewise, [rows]
+  std::vector<const KvSlot*> row_slot;         // of the running step, [rows]
   std::vector<float> ones;
-  std::vector<float> logits;  // without the padding of rows, if there is any
+  std::vector<float> logits;  // without the padding of rows, if they have any
 };
 
-// Tables are shared by slots of one variant, and dropped with the last of them; the default variant's stay.
+// Slots of one variant share tables; the last slot's end drops them, except the default variant's.
 RopeTables CpuBackend::State::TablesOf(RopeVariant variant) {
   std::erase_if(tables, [](const auto& t) { return t.use_count() == 1 && t->variant() != RopeVariant{}; });
   RopeTables wanted;
@@ -95,12 +98,17 @@ RopeTables CpuBackend::State::TablesOf(RopeVariant variant) {
 }
 
 CpuBackend::CpuBackend(std::shared_ptr<const CpuModel> model, std::shared_ptr<ThreadPool> pool,
-                       const Kernels& kernels, size_t kv_limit)
-    : state_(std::make_unique<State>(std::move(model), std::move(pool), kernels, kv_limit)) {}
+                       const Kernels& kernels, size_t kv_limit, std::function<bool()> cancelled)
+    : state_(std::make_unique<State>(std::move(model), std::move(pool), kernels, kv_limit,
+                                     std::move(cancelled))) {}
 CpuBackend::~CpuBackend() = default;
 CpuBackend::CpuBackend(CpuBackend&&) noexcept = default;
 
 // ---- operations ----
+
+void CpuBackend::BeginLayer(int, Matrix&) {
+  if (state_->cancelled && state_->cancelled()) throw Fail(ErrorKind::kCancelled, "interrupted");
+}
 
 Matrix CpuBackend::Embed(const Weight& table, float scale, const Rows& rows) {
   State& s = *state_;
@@ -292,7 +300,7 @@ void CpuBackend::BeginRows(const Rows& rows) {
   for (const RowRun& run : s.runs) s.Slot(rows.slot[size_t(run.row)]).BeginWrite(run.position + run.count);
 }
 
-// Nothing to do: rows past the end are overwritten by those that come.
+// Does nothing: later rows overwrite rows past the end.
 void CpuBackend::TruncateSlot(SlotId slot, int count) { PD_CHECK(count <= state_->Slot(slot).capacity()); }
 
 void CpuBackend::ImportRows(SlotId slot, const KvSegment& segment) {

@@ -1,6 +1,7 @@
 // The operations of Forward on the CPU, and the state that makes them a device.
 #pragma once
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -12,22 +13,23 @@
 
 namespace pd::cpu {
 
-// A Backend (device/local_device.h). Activations are float matrices, sums run in float, products with
+// A Backend (device/local_device.h). Activations are float matrices, sums are in float, products with
 // quantised weights take activations in 8 bits by groups of 32, keys and values are kept in binary16. A row's
-// result has the same bits in any batch and chunking, with any number of threads, at every level. Owned by
-// one thread; after a step of a size and a slot of a capacity have been seen, steps like it allocate nothing.
+// result has the same bits in any batch and chunking, with any number of threads, at every level. Used by one
+// thread. Steps allocate nothing once a step of that size and a slot of that capacity have been seen.
 class CpuBackend {
  public:
   using Weight = CpuWeight;
   using Tensor = Matrix;
 
-  // `kv_limit`: bytes that the open slots may come to when full.
+  // `kv_limit`: size limit in bytes of all open slots at full length. `cancelled`: as in CpuDeviceOptions.
   CpuBackend(std::shared_ptr<const CpuModel> model, std::shared_ptr<ThreadPool> pool, const Kernels& kernels,
-             size_t kv_limit);
+             size_t kv_limit, std::function<bool()> cancelled = {});
   ~CpuBackend();
   CpuBackend(CpuBackend&&) noexcept;
   CpuBackend& operator=(CpuBackend&&) = delete;
 
+  void BeginLayer(int layer, Matrix& x);  // throws kCancelled
   Matrix Embed(const Weight& table, float scale, const Rows& rows);
   Matrix Norm(const Matrix& x, const NormWeights<Weight>& w, const NormSpec& spec);
   Matrix NormHeads(const Matrix& x, const NormWeights<Weight>& w, const NormSpec& spec, int heads);
@@ -38,8 +40,8 @@ class CpuBackend {
   Matrix Gate(Matrix x, const Matrix* up, const GateSpec& spec);
   Matrix Add(Matrix x, const Matrix& y, float scale);
   Matrix Logits(const Matrix& x, const Weight& head, std::optional<float> cap, float scale, const Rows& rows);
-  // Fused: q, k and v read and quantise x once and are one parallel region; the gate's and up's values never
-  // leave the cache.
+  // Fused: q, k and v read and quantise x once, in one parallel region; values of gate and up never leave the
+  // cache.
   std::array<Matrix, 3> Qkv(const Matrix& x, const LinearWeights<Weight>& q, const LinearWeights<Weight>& k,
                             const LinearWeights<Weight>& v);
   Matrix GatedMlp(const Matrix& x, const LinearWeights<Weight>& gate, const LinearWeights<Weight>& up,
@@ -58,7 +60,7 @@ class CpuBackend {
 
  private:
   struct State;
-  std::unique_ptr<State> state_;  // in one place: matrices point to their arena
+  std::unique_ptr<State> state_;  // at a fixed address: matrices point to their arena
 };
 
 }  // namespace pd::cpu

@@ -12,10 +12,10 @@
 
 namespace pd::cpu {
 
-// One sequence, in blocks of kKeyBlock tokens that follow one another: [block][layer][keys, values][K][tokens
-// of a block][D], binary16. Address space for the whole capacity, memory only for the blocks where tokens
-// are. A block lies in few large pages: with pages of 4 KB, or layers whose tokens lie apart, attention
-// spends its time on address translation.
+// One sequence, in consecutive blocks of kKeyBlock tokens: [block][layer][keys, values][K][tokens of a
+// block][D], binary16. Address space for the whole capacity, memory only for blocks with tokens. A block lies
+// in few large pages: with pages of 4 KB, or layers whose tokens are far apart, attention spends its time on
+// address translation.
 class KvSlot {
  public:
   // Throws kOutOfMemory.
@@ -34,16 +34,16 @@ class KvSlot {
   }
   int BlockEnd(int token) const { return (token / block_tokens_ + 1) * block_tokens_; }
 
-  // Before rows up to `end` are written or rotated.
+  // Call before rows up to `end` are written or rotated.
   void BeginWrite(int end);
   // A copy.
   KvSegment Export(int first, int count) const;
-  // Rows become what the segment holds, rotated if they are raw. Call BeginWrite first.
+  // Fills rows from the segment, rotated if they are raw. Call BeginWrite first.
   void Import(const KvSegment& segment, const Kernels& kernels, ThreadPool& pool);
 
  private:
   struct LayerPlace {
-    size_t keys, values;  // halves into a block
+    size_t keys, values;  // offsets in a block, in halves
     size_t dim;           // of a head
   };
 

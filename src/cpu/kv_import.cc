@@ -1,4 +1,4 @@
-// Copying a segment of any layout into a slot.
+// Copies a segment of any layout into a slot.
 #include <algorithm>
 #include <cstring>
 
@@ -8,17 +8,16 @@
 namespace pd::cpu {
 namespace {
 
-constexpr int kTokens =
-    16;  // gathered at a time: with 2-byte elements along tokens, half a cache line of each
+constexpr int kTokens = 16;  // gathered at a time: for 2-byte elements along tokens, half a cache line each
 
-// Where some tokens of a head are read from, and where they go: rows of `dim` halves.
+// Source and destination of some tokens of a head: rows of `dim` halves.
 struct HeadCopy {
   const std::byte* from;  // element (first token, dim 0)
   DType dtype;
   int64_t token_stride, dim_stride;
   int first, count, dim;
   uint16_t* to;             // row of the first token
-  const RopeTable* rotate;  // keys that are still raw; else nullptr
+  const RopeTable* rotate;  // for raw keys; else nullptr
 };
 
 // `count` tokens as floats [count][dim].
@@ -46,7 +45,7 @@ void Gather(const HeadCopy& c, int token, int count, float* out) {
 
 void CopyHead(const HeadCopy& c, const Kernels& kernels, float* scratch) {
   const auto row_bytes = size_t(c.dim) * sizeof(uint16_t);
-  if (!c.rotate && c.dtype == DType::kF16 && c.dim_stride == 1) {  // as we keep it
+  if (!c.rotate && c.dtype == DType::kF16 && c.dim_stride == 1) {  // already in the cache's form
     if (c.token_stride == c.dim) {
       std::memcpy(c.to, c.from, size_t(c.count) * row_bytes);
       return;
@@ -75,7 +74,7 @@ void KvSlot::Import(const KvSegment& segment, const Kernels& kernels, ThreadPool
     dim = std::max(dim, AttentionOf(layer).head_dim);
   }
   const int first = segment.first, end = first + segment.count;
-  std::vector<HeadCopy> copies;  // of one block of tokens each, in the order of memory
+  std::vector<HeadCopy> copies;  // each of tokens of one block, in memory order
   copies.reserve(size_t(heads) * 2 * size_t((end - 1) / block_tokens_ - first / block_tokens_ + 1));
   for (int token = first, count = 0; token < end; token += count) {
     count = std::min(end, BlockEnd(token)) - token;

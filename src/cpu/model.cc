@@ -25,7 +25,7 @@ const Support& Supported() {
   return support;
 }
 
-// Tiles of one matrix, waiting to be packed to `out`.
+// Tiles of one matrix, to be packed to `out`.
 struct PackJob {
   const TensorView* tensor;
   std::byte* out;
@@ -109,7 +109,7 @@ CpuMemory EstimateCpuMemory(const ModelSpec& spec, const Weights<TensorView>& te
       memory.weights += PackedMatrix{cpu::PackedType(t.type), t.rows(), t.columns(), nullptr}.bytes();
   });
   // Forward holds at most the stream, its norm, q, k, v and the attended values, or gate and up, at a time;
-  // the products' operands in 8 bits come to about as much as one of them.
+  // the products' operands in 8 bits take about as much as one of them.
   int64_t widest = 0;
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& a = AttentionOf(layer);

@@ -14,21 +14,21 @@
 
 namespace pd {
 
-// Told how far loading is, on the caller's thread.
+// Reports the progress of loading, on the caller's thread.
 using LoadProgress = std::function<void(size_t done_bytes, size_t total_bytes)>;
 
 namespace cpu {
 
 // A gain or bias, padded with zeros to whole tiles of 32.
 using Vector = std::span<const float>;
-// Matrices of products are packed. An embedding table that is not the head as well stays where the file has
-// it: a step reads a few rows of it.
+// Matrices of products are packed. An embedding table that is not also the head stays in the file: a step
+// reads only a few of its rows.
 using CpuWeight = std::variant<PackedMatrix, Vector, TensorView>;
 
 }  // namespace cpu
 
-// Immutable: any thread may read. Weights keep their type where there are kernels for it (cpu::PackedType); a
-// table that serves as embedding and head exists once.
+// Immutable: any thread may read. Weights keep their type if there are kernels for it (cpu::PackedType); a
+// table that serves as embedding and head is held once.
 class CpuModel {
  public:
   const ModelSpec& spec() const { return spec_; }
@@ -49,18 +49,18 @@ class CpuModel {
   std::vector<float> vectors_;  // gains and biases
 };
 
-// Packs every matrix on all threads of the pool. The tensors are only needed until it returns (views that
-// stay keep their file mapped). Throws kUnsupported for f64 weights
-// and values beyond f16, kOutOfMemory. `digest`: WeightsDigest, of who has it; else it is computed.
+// Packs every matrix on all threads of the pool. The tensors are needed only until it returns (views that are
+// kept keep their file mapped). Throws kUnsupported for f64 weights and values beyond f16, kOutOfMemory.
+// `digest`: WeightsDigest if known; else it is computed.
 std::shared_ptr<const CpuModel> LoadCpuModel(const ModelSpec& spec, const Weights<TensorView>& tensors,
                                              ThreadPool& pool, const LoadProgress& progress = {},
                                              std::optional<uint64_t> digest = {});
 
-// What running a model on the CPU takes beside the memory of sequences (kCpuMemory), from its description
-// alone. Bytes.
+// Bytes that running a model on the CPU takes besides the memory of sequences (kCpuMemory), computed from its
+// description alone.
 struct CpuMemory {
   size_t weights = 0;
-  size_t activations = 0;  // at most, for steps of max_rows rows of which one needs logits
+  size_t activations = 0;  // maximum for steps of max_rows rows of which one needs logits
 };
 CpuMemory EstimateCpuMemory(const ModelSpec& spec, const Weights<TensorView>& tensors, int max_rows);
 

@@ -50,7 +50,7 @@ void PackQuantised(const RowPointers& rows, int64_t groups, std::byte* out) {
       if (rows[size_t(n)]) PutBlock<kType>(rows[size_t(n)] + size_t(g) * block_bytes, n, out);
 }
 
-// A few columns of all rows at a time, so that what is read and what is written both stay in the first cache.
+// A few columns of all rows at a time, so that source and destination both fit the first-level cache.
 template <size_t kBytes>
 void PackPlain(const RowPointers& rows, int64_t k, std::byte* out) {
   constexpr int64_t kColumns = 64;
@@ -63,12 +63,12 @@ void PackPlain(const RowPointers& rows, int64_t k, std::byte* out) {
 F16 Fitting(float value, const TensorView& tensor) {
   const F16 half = ToF16(value);
   if (!std::isfinite(ToFloat(half)))
-    throw Fail(ErrorKind::kUnsupported, "{}: holds {}, which is more than f16 does; take the original model",
+    throw Fail(ErrorKind::kUnsupported, "{}: holds {}, which is beyond f16; use the original model",
                tensor.name, value);
   return half;
 }
 
-// Row r with its four-bit codes as they are, as q4_1.
+// Row r as q4_1, its four-bit codes unchanged.
 void RowAsQ4_1(const TensorView& tensor, int64_t r, std::byte* out) {
   const std::byte* codes = tensor.Row(r);
   const int64_t groups = tensor.columns() / kGroup;

@@ -1,4 +1,4 @@
-// Weight matrices in the layout that the kernels read: kernels/layout.h.
+// Weight matrices in the layout of the kernels: kernels/layout.h.
 #pragma once
 #include <span>
 
@@ -11,7 +11,7 @@ namespace pd::cpu {
 struct PackedMatrix {
   DType type = DType::kF32;
   int64_t n = 0, k = 0;
-  const std::byte* tiles = nullptr;  // on a cache line
+  const std::byte* tiles = nullptr;  // aligned to a cache line
 
   int64_t tile_count() const { return (n + kTile - 1) / kTile; }
   size_t tile_bytes() const { return TileBytes(type, k); }
@@ -19,16 +19,16 @@ struct PackedMatrix {
   const std::byte* Tile(int64_t t) const { return tiles + size_t(t) * tile_bytes(); }
 };
 
-// The type in which a tensor of `type` is kept: its own where there are kernels for it. Four-bit codes with a
-// scale and a minimum for each group become q4_1, whose two are in f16; everything else quantised becomes
-// f16.
+// The type that a tensor of `type` is kept in: its own if there are kernels for it. Four-bit codes with a
+// scale and a minimum per group become q4_1, whose scale and minimum are f16; all other quantised types
+// become f16.
 DType PackedType(DType type);
 
-// Outputs [32 t, 32 t + 32) of a tensor [n, k] of any type but f64, as PackedType: TileBytes(type, k) bytes,
-// every one written. Throws kUnsupported when a value or a scale does not fit f16.
+// Packs outputs [32 t, 32 t + 32) of a tensor [n, k] of any type but f64, as PackedType: writes all
+// TileBytes(type, k) bytes. Throws kUnsupported when a value or a scale does not fit f16.
 void PackTile(const TensorView& tensor, int64_t t, std::byte* out);
 
-// Row r as floats [k]: the same that the tensor's own ReadRow gives when its type is kept.
+// Row r as floats [k]: equal to the tensor's own ReadRow if its type is kept.
 void ReadPackedRow(const PackedMatrix& matrix, int64_t r, std::span<float> out);
 
 }  // namespace pd::cpu

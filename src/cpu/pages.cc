@@ -13,11 +13,11 @@ Pages::Pages(size_t bytes, Size size, std::string_view what) {
   if (bytes == 0) return;
   const size_t page = size == Size::kHuge ? kHugeBytes : size_t(sysconf(_SC_PAGESIZE));
   bytes = (bytes + page - 1) / page * page;
-  const size_t slack = size == Size::kHuge ? page : 0;  // to align within
+  const size_t slack = size == Size::kHuge ? page : 0;  // for alignment
   void* mapped = mmap(nullptr, bytes + slack, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (mapped == MAP_FAILED)
-    throw Fail(ErrorKind::kOutOfMemory, "{}: the system has no {} MB to give", what, bytes >> 20);
+    throw Fail(ErrorKind::kOutOfMemory, "{}: the system cannot provide {} MB", what, bytes >> 20);
   auto* start = static_cast<std::byte*>(mapped);
   const size_t before = (page - reinterpret_cast<uintptr_t>(start) % page) % page;
   if (before > 0) munmap(start, before);

@@ -1,4 +1,4 @@
-// Memory straight from the operating system.
+// Memory directly from the operating system.
 #pragma once
 #include <cstddef>
 #include <string_view>
@@ -6,7 +6,7 @@
 
 namespace pd::cpu {
 
-// Zeroed, committed page by page as it is touched, given back when destroyed. Move-only.
+// Zeroed, committed page by page on first touch, released by the destructor. Move-only.
 class Pages {
  public:
   enum class Size {
@@ -17,7 +17,7 @@ class Pages {
   static constexpr size_t kHugeBytes = size_t(2) << 20;
 
   Pages() = default;
-  // Throws kOutOfMemory, naming `what`.
+  // Throws kOutOfMemory with `what` in the message.
   Pages(size_t bytes, Size size, std::string_view what);
   ~Pages();
   Pages(Pages&& other) noexcept { *this = std::move(other); }

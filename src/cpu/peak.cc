@@ -17,7 +17,7 @@ constexpr int kDepth = 512, kRows = 96;  // a tile and its rows fit any second-l
 constexpr int kPasses = 4;
 constexpr auto kPassTime = std::chrono::milliseconds(6);
 
-// A tile of zeros times rows of zeros: speed does not depend on values, and these have none that are slow.
+// A tile of zeros times rows of zeros: speed does not depend on values, and zeros are never slow.
 double OperationsPerSecond(const cpu::Kernels& kernels, DType type, ThreadPool& pool) {
   const int64_t stride = IsQuantised(type) ? cpu::Int8RowBytes(kDepth) : int64_t(sizeof(float)) * kDepth;
   const size_t tile = cpu::TileBytes(type, kDepth), rows = size_t(stride) * kRows;

@@ -8,7 +8,7 @@
 namespace pd {
 namespace {
 
-// Longer than the pause between two steps of a decode loop, too short to be felt as a busy machine.
+// Longer than the pause between two steps of a decode loop, too short to make the machine feel busy.
 constexpr auto kSpinTime = std::chrono::microseconds(200);
 
 inline void Relax() {
@@ -19,8 +19,7 @@ inline void Relax() {
 #endif
 }
 
-// Returns the first value other than `old`: looks for a while if `spins`, then sleeps until somebody
-// notifies.
+// Returns the first value other than `old`: polls for a while if `spins`, then sleeps until notified.
 uint32_t WaitForChange(const std::atomic<uint32_t>& value, uint32_t old, bool spins) {
   if (spins) {
     const auto start = std::chrono::steady_clock::now();
@@ -63,7 +62,7 @@ void ThreadPool::RunRegion(Region region, const void* context) {
   for (int part = 1; part < count_; ++part) {
     std::atomic<uint32_t>& state = workers_[size_t(part) - 1].state;
     uint32_t now = doing - 1;
-    if (state.compare_exchange_strong(now, doing)) {  // nobody came
+    if (state.compare_exchange_strong(now, doing)) {  // no thread has taken it
       region(context, part);
       state = doing + 1;
     } else if (now == doing) {
@@ -80,7 +79,7 @@ void ThreadPool::Work(int part) {
     seen = WaitForChange(generation_, seen, spins_);
     if (stop_) return;
     uint32_t before = 2 * seen - 1;
-    if (!state.compare_exchange_strong(before, 2 * seen)) continue;  // the owner was faster
+    if (!state.compare_exchange_strong(before, 2 * seen)) continue;  // the owner was first
     region_(context_, part);
     state = 2 * seen + 1;
     state.notify_one();

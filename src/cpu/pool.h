@@ -10,15 +10,15 @@
 
 namespace pd {
 
-// A fixed set of threads that run one parallel region after another. Owned by one thread at a time, which
+// A fixed set of threads that run one parallel region after another. Used by one thread at a time, which
 // takes part as thread 0; regions do not nest. Starting a region allocates nothing and costs about a
-// microsecond while the others still spin; threads that find no work for a while sleep and use no processor
-// time. A thread that is slow to come, because it sleeps or something else has its processor, is not waited
-// for: the owner does its part.
+// microsecond while the others still spin; threads without work for a while sleep and use no processor time.
+// The owner does not wait for a late thread (asleep, or its processor taken): it does that thread's part
+// itself.
 class ThreadPool {
  public:
-  // At least 1 thread, the caller's included. Thread i is bound to cores[i]; the caller's is the caller's
-  // business. No cores: to none.
+  // At least 1 thread, including the caller's. Thread i is bound to cores[i], except the caller's, which the
+  // caller binds. Empty: no binding.
   explicit ThreadPool(int threads, std::vector<int> cores = {});
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;
@@ -26,9 +26,9 @@ class ThreadPool {
 
   int threads() const { return count_; }
 
-  // Calls f(part) once for each part in [0, threads()) and returns when all calls have. Part i is thread i's,
-  // region after region, so that what it wrote is still in its cache; unless the owner does it. f must not
-  // throw.
+  // Calls f(part) once for each part in [0, threads()) and returns when all calls have returned. Thread i
+  // takes part i in every region, so that its data are still in its cache, unless the owner takes it. f must
+  // not throw.
   template <class F>
   void Run(F&& f) {
     using Callable = std::remove_reference_t<F>;
@@ -37,8 +37,8 @@ class ThreadPool {
         &f);
   }
 
-  // Calls f(begin, end) on contiguous parts of [0, count), on no more threads than give each `grain` items.
-  // One part, and no region at all, when there is less than two threads' work.
+  // Calls f(begin, end) on contiguous parts of [0, count), on as many threads as get at least `grain` items
+  // each. With work for fewer than two threads, one call and no region.
   template <class F>
   void Split(int64_t count, int64_t grain, F&& f) {
     const int64_t parts = std::clamp<int64_t>(count / std::max<int64_t>(grain, 1), 1, threads());
@@ -53,8 +53,8 @@ class ThreadPool {
 
  private:
   using Region = void (*)(const void* context, int part);
-  // On a cache line of its own. `state` is 2 g while part is being done for region g, 2 g + 1 after: whoever
-  // moves it to 2 g does the part. Only equality matters, so that it may wrap around.
+  // On its own cache line. `state` is 2 g while the part is being done for region g, 2 g + 1 afterwards: the
+  // thread that sets 2 g does the part. Only equality matters, so it may wrap around.
   struct alignas(64) Worker {
     std::atomic<uint32_t> state = 1;
     std::thread thread;
@@ -63,7 +63,7 @@ class ThreadPool {
   void Work(int part);
 
   const int count_;
-  const bool spins_;  // not when there are more threads than processors
+  const bool spins_;  // false when there are more threads than processors
   const std::vector<int> cores_;
   Region region_ = nullptr;
   const void* context_ = nullptr;

@@ -7,11 +7,11 @@
 namespace pd::cpu {
 namespace {
 
-// Rows whose activations stay in the second cache while all weights of a product pass by: at a width of 1536,
-// in 8 bits, 128 rows are 260 KB.
+// Rows whose activations stay in the second-level cache while all weights of a product pass: at a width of
+// 1536, in 8 bits, 128 rows are 260 KB.
 constexpr int kRowBlock = 128;
 
-// Parts of [0, rows) of kRowBlock rows at most, as equal as possible.
+// Splits [0, rows) into parts of at most kRowBlock rows, as equal as possible.
 template <class F>
 void ForRowBlocks(int begin, int end, F f) {
   const int blocks = (end - begin + kRowBlock - 1) / kRowBlock;
@@ -21,10 +21,10 @@ void ForRowBlocks(int begin, int end, F f) {
 
 }  // namespace
 
-// A product's left side, in both forms that weights may ask for.
+// A product's left side, in the forms that the weights need.
 struct Products::Operand {
   const Matrix* x;
-  std::byte* quantised;  // nullptr: no weight asks for it
+  std::byte* quantised;  // nullptr if no weight needs it
   float spread;
   int64_t quantised_stride() const { return Int8RowBytes(x->channels()); }
 };
@@ -51,7 +51,7 @@ Products::Operand Products::Prepare(const Matrix& x, std::span<const Product> pr
   return operand;
 }
 
-// Rows [begin, end) of tile t, the bias included; out is the first of them.
+// Computes rows [begin, end) of tile t, including the bias; out is the first of them.
 void Products::Tile(const Product& p, const Operand& x, int64_t t, int begin, int end, float* out,
                     int64_t out_stride) const {
   const PackedMatrix& w = *p.weight;

@@ -1,9 +1,9 @@
-// Matrix products of a step: who computes what when. The arithmetic is in kernels/, so nothing here changes a
-// bit.
+// Schedules the matrix products of a step over threads. The arithmetic is in kernels/, so scheduling changes
+// no bit.
 //
-// Few rows: the weights are the work. Each thread takes a part of the output tiles, reads that part once and
-// multiplies all rows with it. Many rows: each thread takes a part of the rows through everything, in blocks
-// that stay in its cache while the weights pass by, and reads only activations that it wrote itself.
+// Few rows: reading weights is the work. Each thread takes a part of the output tiles, reads it once and
+// multiplies all rows with it. Many rows: each thread takes a part of the rows through all products, in
+// blocks that stay in its cache while the weights pass, and reads only activations that it wrote itself.
 #pragma once
 #include <span>
 
@@ -21,19 +21,19 @@ struct Product {
   Matrix* out;                 // [rows, n]
 };
 
-// Owned by a backend, used by its thread. Scratch grows in BeginStep only.
+// Owned by a backend, used by its thread. Scratch memory grows in BeginStep only.
 class Products {
  public:
   Products(const Kernels& kernels, ThreadPool& pool) : kernels_(kernels), pool_(pool) {}
 
-  // Room for `rows` rows of up to `width` channels that meet quantised weights.
+  // Makes room for `rows` rows of up to `width` channels that meet quantised weights.
   void BeginStep(int rows, int64_t width);
 
   // out = x * weight^T + bias for each product; all read the same x [rows, k]. `spread`: see layout.h.
   void Multiply(const Matrix& x, std::span<const Product> products, float spread = kSpread);
 
-  // down.out = (act(x * gate^T) * (x * up^T)) * down^T; gate.out [rows, hidden] is scratch, up.out is not
-  // used.
+  // down.out = (act(x * gate^T) * (x * up^T)) * down^T; gate.out [rows, hidden] is scratch memory, up.out is
+  // unused.
   void GatedMlp(const Matrix& x, const Product& gate, const Product& up, Activation activation,
                 const Product& down);
 
@@ -50,7 +50,7 @@ class Products {
 
   const Kernels& kernels_;
   ThreadPool& pool_;
-  std::vector<std::byte> quantised_[2];  // activations in 8 bits: of x, of the gated values
+  std::vector<std::byte> quantised_[2];  // activations in 8 bits: x, and the gated values
   std::vector<float> up_;                // [threads][kRowBlock][kTile]
 };
 

@@ -18,7 +18,7 @@ RopeTable::RopeTable(const RopeSpec& spec, RopeVariant variant, int positions)
 void RopeTable::Fill(int positions) {
   if (positions <= filled_) return;
   PD_CHECK(positions <= capacity_);
-  // A few more than asked for, so that decode does not come here at every token.
+  // A few more than asked for, so that decode does not call this for every token.
   const int end = std::min(capacity_, (positions + 15) / 16 * 16);
   for (int p = filled_; p < end; ++p) {
     float* cos = data() + int64_t(p) * spec_.dims;

@@ -8,11 +8,11 @@
 
 namespace pd::cpu {
 
-// Of one RopeSpec in one variant. Grows as positions are asked for, without moving and without malloc. Owned
-// by one backend, used by its thread; between calls of Fill any thread may read.
+// For one RopeSpec in one variant. Grows on demand, without moving and without malloc. Owned by one backend,
+// used by its thread; any thread may read between calls of Fill.
 class RopeTable {
  public:
-  // Address space for `positions`; throws kOutOfMemory.
+  // Reserves address space for `positions`; throws kOutOfMemory.
   RopeTable(const RopeSpec& spec, RopeVariant variant, int positions);
 
   const RopeSpec& spec() const { return spec_; }
@@ -31,7 +31,7 @@ class RopeTable {
   RopeFrequencies frequencies_;
   Pages pages_;     // [positions][2][half]
   int capacity_;    // positions
-  int filled_ = 0;  // likewise
+  int filled_ = 0;  // positions
 };
 
 // The tables that a slot needs, one for each distinct RopeSpec of the model.

@@ -29,7 +29,7 @@ class CallPlanner {
       if (shape.history < first) continue;
       const int reach = first + std::min(shape.tokens, end_ - first);
       Consider(shape, reach, best);
-      // A call may also stop where a bucket ends, so that the next one can use it to the full.
+      // A call may also stop at the end of a bucket, so that the next one can use the bucket fully.
       for (const PrefillShape& next : functions_)
         if (next.history > first && next.history < reach) Consider(shape, next.history, best);
     }
@@ -39,7 +39,7 @@ class CallPlanner {
  private:
   void Consider(const PrefillShape& shape, int next, FirstCall& best) {
     const double cost = cost_(shape) + (next == end_ ? 0 : Best(next).cost);
-    // Of equal costs the call that gets further: fewer calls.
+    // Among equal costs prefer the call that reaches further: fewer calls.
     if (cost < best.cost || (cost == best.cost && next > best.next)) best = {cost, shape, next};
   }
 
@@ -70,7 +70,7 @@ std::vector<PlannedCall> PlanCalls(std::span<const PrefillShape> functions, int 
 }
 
 int Reach(std::span<const PrefillShape> functions, int first) {
-  // A call begins at the end of its bucket, or where the others got to.
+  // A call begins at the end of its bucket, or where earlier calls ended.
   int reach = first;
   for (bool grown = true; grown;) {
     grown = false;

@@ -1,4 +1,4 @@
-// Which functions of fixed shapes compute a chunk of a prompt.
+// Chooses the fixed-shape functions that compute a chunk of a prompt.
 #pragma once
 #include <functional>
 #include <span>
@@ -6,7 +6,7 @@
 
 namespace pd {
 
-// What one function computes, however few of its rows are used.
+// What one function computes; the cost is the same however few rows are used.
 struct PrefillShape {
   int tokens = 0;   // rows of a chunk
   int history = 0;  // past tokens it can attend to
@@ -21,15 +21,15 @@ struct PlannedCall {
   bool operator==(const PlannedCall&) const = default;
 };
 
-// What a call of a function costs, in any one unit.
+// The cost of one call of a function, in any unit.
 using CallCost = std::function<double(const PrefillShape&)>;
 
 // The cheapest calls for `count` tokens from position `first`. Throws kBadRequest when a token lies beyond
-// what the largest bucket of history allows.
+// the largest history bucket.
 std::vector<PlannedCall> PlanCalls(std::span<const PrefillShape> functions, int first, int count,
                                    const CallCost& cost);
 
-// Where calls of these functions that start at token `first` can end at most; `first` when none can.
+// The furthest end that calls of these functions from token `first` can reach; `first` when none can start.
 int Reach(std::span<const PrefillShape> functions, int first);
 
 }  // namespace pd

@@ -1,4 +1,4 @@
-// A decode device made of a backend's operations and the one Forward.
+// Makes a decode device of a backend's operations and Forward.
 #pragma once
 #include <algorithm>
 #include <concepts>
@@ -13,9 +13,9 @@
 
 namespace pd {
 
-// What a backend adds to its Ops to become a device: it owns weights and KV memory, and has refused the
-// models that it cannot compute (model/support.h). Slots are validated here, so a backend may PD_CHECK what
-// this class promises: open slots, gapless positions, lengths within capacity.
+// What a backend adds to its Ops to become a device. It owns weights and KV memory, and has refused models
+// that it cannot compute (model/support.h). LocalDevice validates slots, so a backend may PD_CHECK what it
+// guarantees: open slots, gapless positions, lengths within capacity.
 template <class B>
 concept Backend = Ops<B> && requires(B b, const B& c, typename B::Tensor t, SlotId slot, const Rows& rows,
                                      const KvSegment& segment) {
@@ -31,13 +31,13 @@ concept Backend = Ops<B> && requires(B b, const B& c, typename B::Tensor t, Slot
   { b.ReadLogits(t) } -> std::convertible_to<std::span<const float>>;  // [rows, vocab], valid until BeginRows
 };
 
-// Optional members of a backend that samples on its device and runs ahead of the host, all or none. Ids may
-// then be kLastSampled all through Forward: the backend knows what each slot sampled last.
+// Optional members, all or none, of a backend that samples on its device and runs ahead of the host. Ids may
+// then stay kLastSampled throughout Forward: the backend knows what each slot sampled last.
 template <class B>
 concept RunsAhead =
     Backend<B> && requires(B b, const std::optional<typename B::Tensor>& logits, const Rows& rows,
                            std::span<const SampleSpec> sample, typename B::Running running) {
-      // After each Forward: starts the step, without logits when only keys and values are wanted.
+      // After each Forward: starts the step; without logits if only keys and values are wanted.
       { b.Start(rows, logits, sample) } -> std::same_as<typename B::Running>;
       { b.Finish(std::move(running)) } -> std::same_as<std::vector<Sampled>>;  // waits for it
     };
@@ -84,7 +84,7 @@ class LocalDevice final : public DecodeDevice {
       throw Fail(ErrorKind::kBadRequest, "{}: a step needs one sampling rule for each row of logits",
                  info_.name);
     if (results_.size() >= 2)
-      throw Fail(ErrorKind::kBadRequest, "{}: two steps wait to be collected", info_.name);
+      throw Fail(ErrorKind::kBadRequest, "{}: two steps are uncollected; collect one first", info_.name);
     for (const SampleSpec& sample : step.sample) CheckSampleSpec(sample, backend_.Spec().vocab);
     const Rows rows = Resolve(step.rows);
     Uncollected step_result{next_step_, {}, Compute(rows, step.rows.ids, step.sample)};
@@ -111,7 +111,8 @@ class LocalDevice final : public DecodeDevice {
   }
 
   Logits RunLogits(const Rows& asked) override {
-    if (!results_.empty()) throw Fail(ErrorKind::kBadRequest, "{}: a step waits to be collected", info_.name);
+    if (!results_.empty())
+      throw Fail(ErrorKind::kBadRequest, "{}: a step is uncollected; collect it first", info_.name);
     const Rows rows = Resolve(asked);
     const auto logits = RunForward(rows);
     std::span<const float> values;
@@ -145,7 +146,7 @@ class LocalDevice final : public DecodeDevice {
     return segment;
   }
 
-  // Backends keep keys and values of every token so far, which can be cut anywhere.
+  // Backends keep keys and values of every token, so they can be cut anywhere.
   int RollbackFloor(SlotId slot) const override {
     Get(slot);
     return 0;
@@ -154,9 +155,8 @@ class LocalDevice final : public DecodeDevice {
   void Truncate(SlotId slot, int count) override {
     Slot& s = Get(slot);
     if (count < RollbackFloor(slot) || count > s.length)
-      throw Fail(ErrorKind::kBadRequest,
-                 "{}: cannot keep {} tokens: the slot holds {}, and goes back to {} at most", info_.name,
-                 count, s.length, RollbackFloor(slot));
+      throw Fail(ErrorKind::kBadRequest, "{}: cannot keep {} tokens: the slot holds {} and can go back to {}",
+                 info_.name, count, s.length, RollbackFloor(slot));
     backend_.TruncateSlot(slot, count);
     s.length = count;
   }
@@ -167,7 +167,7 @@ class LocalDevice final : public DecodeDevice {
     int added = 0;  // rows of the running step
     Variant variant;
     bool has_sampled = false;
-    TokenId last_sampled = 0;  // unless the backend runs ahead and knows it
+    TokenId last_sampled = 0;  // unused if the backend runs ahead and knows it
   };
 
   struct Uncollected {
@@ -197,7 +197,7 @@ class LocalDevice final : public DecodeDevice {
                  info_.name, tokens, slot.capacity, slot.length);
   }
 
-  // Checks rows; kLastSampled becomes the token, where the host has it.
+  // Checks rows; replaces kLastSampled by the token if the host has it.
   Rows Resolve(const Rows& rows) {
     Check(rows);
     for (SlotId slot : rows.slot) Get(slot).added = 0;
@@ -242,8 +242,8 @@ class LocalDevice final : public DecodeDevice {
       const size_t vocab = size_t(backend_.Spec().vocab);
       for (size_t i = 0; i < sampled.size(); ++i) {
         const auto row = size_t(rows.logits[i]);
-        // The host learns of a token only when it collects the step: what it sent as kLastSampled it has not
-        // seen.
+        // The host has not seen the tokens it sent as kLastSampled: it learns of them when it collects the
+        // step.
         const bool unseen = asked[row] == kLastSampled;
         sampled[i] = sampler_.Sample(values.subspan(i * vocab, vocab), sample[i],
                                      {&ids_[row], unseen ? size_t(1) : size_t(0)});

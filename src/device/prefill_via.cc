@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "base/error.h"
 #include "device/scoped_slot.h"
 
 namespace pd {
@@ -10,14 +11,15 @@ namespace {
 
 class Session final : public PrefillSession {
  public:
-  Session(DecodeDevice& device, int capacity, const Variant& variant)
-      : device_(device), slot_(device, capacity, variant) {}
+  Session(DecodeDevice& device, int capacity, const Variant& variant, const std::function<bool()>& cancelled)
+      : device_(device), slot_(device, capacity, variant), cancelled_(cancelled) {}
 
   void Import(const KvSegment& segment) { device_.Import(slot_.id(), segment); }
 
   KvSegment Run(std::span<const TokenId> chunk, int first) override {
     const int count = int(chunk.size()), most = device_.Info().max_rows;
     for (int done = 0; done < count; done += most) {
+      if (cancelled_ && cancelled_()) throw Fail(ErrorKind::kCancelled, "interrupted");
       const int n = std::min(most, count - done);
       pos_.resize(size_t(n));
       std::iota(pos_.begin(), pos_.end(), first + done);
@@ -33,6 +35,7 @@ class Session final : public PrefillSession {
  private:
   DecodeDevice& device_;
   ScopedSlot slot_;
+  const std::function<bool()>& cancelled_;
   std::vector<int32_t> pos_;
   std::vector<SlotId> slots_;
 };
@@ -41,7 +44,7 @@ class Session final : public PrefillSession {
 
 std::unique_ptr<PrefillSession> PrefillVia::Begin(int capacity, const Variant& variant,
                                                   std::span<const KvSegment> prefix) {
-  auto session = std::make_unique<Session>(*device_, capacity, variant);
+  auto session = std::make_unique<Session>(*device_, capacity, variant, cancelled_);
   for (const KvSegment& segment : prefix) session->Import(segment);
   return session;
 }

@@ -1,4 +1,4 @@
-// A slot that is closed on every path.
+// A slot that is always closed.
 #pragma once
 #include <utility>
 
@@ -6,8 +6,8 @@
 
 namespace pd {
 
-// Close() reports errors; the destructor closes too, and ignores them, since it may run while another error
-// is on its way. Not thread-safe; the device must outlive it.
+// Close() reports errors. The destructor closes too but ignores errors, since it may run during another
+// exception. Not thread-safe; the device must outlive it.
 class ScopedSlot {
  public:
   // Throws what DecodeDevice::Open throws.
@@ -22,8 +22,7 @@ class ScopedSlot {
     }
   }
 
-  // Throws what DecodeDevice::Close throws; the slot counts as closed all the same. A second call does
-  // nothing.
+  // Throws what DecodeDevice::Close throws; the slot counts as closed even then. A second call does nothing.
   void Close() {
     if (DecodeDevice* device = std::exchange(device_, nullptr)) device->Close(id_);
   }

@@ -1,4 +1,4 @@
-// Has a GPU compile what it compiles at the first use of a shape, before a user waits for it.
+// Makes a GPU compile its kernels for the needed shapes before a user waits for it.
 #pragma once
 #include <span>
 
@@ -6,8 +6,8 @@
 
 namespace pd {
 
-// Runs two greedy steps of each number of sequences in `batches`, and a prompt of each length in `chunks`.
-// All slots are closed again. Throws what the device throws.
+// Runs two greedy steps for each number of sequences in `batches`, and a prompt of each length in `chunks`.
+// Closes all slots again. Throws what the device throws.
 void WarmUp(DecodeDevice& device, std::span<const int> batches, std::span<const int> chunks);
 
 }  // namespace pd

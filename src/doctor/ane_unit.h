@@ -16,7 +16,8 @@
 namespace pd {
 
 // A bundle's programs on this machine's Core ML, or on our interpreter where there is none. Refers to its
-// arguments for as long as it lives; its device is one thread's at a time.
+// arguments for as long as it lives; its device is one thread's at a time. runtime.cancelled ends its calls,
+// too.
 class AneUnit {
  public:
   // Throws what opening a bundle throws. `runtime` and `note` (OpenOptions) are used where there is Core ML.
@@ -36,6 +37,7 @@ class AneUnit {
  private:
   ModelSource& model_;
   const Bundle& bundle_;
+  std::function<bool()> cancelled_;
   PredictorFactory interpreted_;
   std::string stand_in_ = "our interpreter";
   std::optional<CoreMlRuntime> runtime_;

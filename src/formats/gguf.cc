@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <optional>
+#include <set>
 
 #include "base/error.h"
 
@@ -39,12 +41,15 @@ enum ValueType : uint32_t {
 // Bytes of a value, or the fewest that one can have.
 constexpr size_t kValueBytes[kValueTypes] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};
 
-// What the format calls its element types, by number; the gaps are types that were withdrawn.
+// What the format calls its element types, by number, those that were withdrawn too.
 constexpr const char* kTensorTypes[] = {
-    "F32",   "F16",    "Q4_0",  "Q4_1",  nullptr, nullptr,   "Q5_0",   "Q5_1",    "Q8_0",  "Q8_1",   "Q2_K",
-    "Q3_K",  "Q4_K",   "Q5_K",  "Q6_K",  "Q8_K",  "IQ2_XXS", "IQ2_XS", "IQ3_XXS", "IQ1_S", "IQ4_NL", "IQ3_S",
-    "IQ2_S", "IQ4_XS", "I8",    "I16",   "I32",   "I64",     "F64",    "IQ1_M",   "BF16",  nullptr,  nullptr,
-    nullptr, "TQ1_0",  "TQ2_0", nullptr, nullptr, nullptr,   "MXFP4",  "NVFP4",   "Q1_0"};
+    "F32",   "F16",        "Q4_0",       "Q4_1",       "Q4_2",     "Q4_3",     "Q5_0",
+    "Q5_1",  "Q8_0",       "Q8_1",       "Q2_K",       "Q3_K",     "Q4_K",     "Q5_K",
+    "Q6_K",  "Q8_K",       "IQ2_XXS",    "IQ2_XS",     "IQ3_XXS",  "IQ1_S",    "IQ4_NL",
+    "IQ3_S", "IQ2_S",      "IQ4_XS",     "I8",         "I16",      "I32",      "I64",
+    "F64",   "IQ1_M",      "BF16",       "Q4_0_4_4",   "Q4_0_4_8", "Q4_0_8_8", "TQ1_0",
+    "TQ2_0", "IQ4_NL_4_4", "IQ4_NL_4_8", "IQ4_NL_8_8", "MXFP4",    "NVFP4",    "Q1_0"};
+constexpr uint32_t kPlausibleTypes = 256;  // a number above is no type of a later version, but damage
 
 struct ReadableType {
   const char* name;
@@ -56,11 +61,17 @@ constexpr ReadableType kReadable[] = {{"F32", DType::kF32},   {"F16", DType::kF1
                                       {"Q5_K", DType::kQ5K},  {"Q6_K", DType::kQ6K}};
 
 DType ReadableDType(uint32_t type, const std::string& where, std::string_view tensor) {
-  const char* name = type < std::size(kTensorTypes) ? kTensorTypes[type] : nullptr;
-  if (!name)
+  if (type >= kPlausibleTypes)
     throw Fail(ErrorKind::kCorruptFile,
                "{}: tensor \"{:.80}\" has the type number {}, which no format has; {}", where, tensor, type,
                kRemedy);
+  if (type >= std::size(kTensorTypes))
+    throw Fail(
+        ErrorKind::kUnsupported,
+        "{}: tensor \"{:.80}\" has the type number {}, which this version does not know: take the model "
+        "as Q8_0 or Q4_K_M",
+        where, tensor, type);
+  const char* name = kTensorTypes[type];
   for (const ReadableType& readable : kReadable)
     if (std::string_view(name) == readable.name) return readable.type;
   throw Fail(ErrorKind::kUnsupported,
@@ -127,24 +138,8 @@ class MetadataReader {
         what_(fmt::format("the value of \"{:.80}\"", key_)) {}
 
   GgufValue Value() {
-    uint32_t type = Type();
-    const bool many = type == kArray;
-    if (many) type = Type();
-    switch (type) {
-      case kArray:
-        throw Fail(ErrorKind::kUnsupported, "{}: \"{:.80}\" is an array of arrays, which no known key is",
-                   where_, key_);
-      case kString:
-        return OneOrMany<std::string>(many, type, [&] { return cursor_.String(what_); });
-      case kBool:
-        return OneOrMany<bool>(many, type, [&] { return Bool(); });
-      case kFloat32:
-        return OneOrMany<double>(many, type, [&] { return double(cursor_.Read<float>(what_)); });
-      case kFloat64:
-        return OneOrMany<double>(many, type, [&] { return cursor_.Read<double>(what_); });
-      default:
-        return OneOrMany<int64_t>(many, type, [&] { return Integer(type); });
-    }
+    const uint32_t type = Type();
+    return type == kArray ? Array(0) : One(type);
   }
 
  private:
@@ -156,22 +151,67 @@ class MetadataReader {
     return type;
   }
 
-  template <class T, class F>
-  GgufValue OneOrMany(bool many, uint32_t type, F one) {
-    if (!many) return one();
-    const uint64_t count = cursor_.Count(fmt::format("the length of \"{:.80}\"", key_), kValueBytes[type]);
-    std::vector<T> values;
-    values.reserve(size_t(count));  // Count has seen that the file is long enough
-    for (uint64_t i = 0; i < count; ++i) values.push_back(one());
-    return values;
+  GgufValue One(uint32_t type) {
+    switch (type) {
+      case kString:
+        return cursor_.String(what_);
+      case kFloat32:
+        return double(cursor_.Read<float>(what_));
+      case kFloat64:
+        return cursor_.Read<double>(what_);
+      case kBool: {
+        const uint8_t value = cursor_.Read<uint8_t>(what_);
+        if (value > 1) return GgufUnusable{fmt::format("is a truth value of {}, not 0 or 1", value)};
+        return value == 1;
+      }
+      case kU64: {
+        const uint64_t value = cursor_.Read<uint64_t>(what_);
+        if (value > uint64_t(INT64_MAX)) return GgufUnusable{fmt::format("is {}, above 2^63 - 1", value)};
+        return int64_t(value);
+      }
+      default:
+        return Integer(type);
+    }
   }
 
-  bool Bool() {
-    const uint8_t value = cursor_.Read<uint8_t>(what_);
-    if (value > 1)
-      throw Fail(ErrorKind::kCorruptFile, "{}: \"{:.80}\" is a truth value of {}, not 0 or 1; {}", where_,
-                 key_, value, kRemedy);
-    return value == 1;
+  GgufValue Array(int depth) {
+    constexpr int kMaxDepth = 8;
+    const uint32_t type = Type();
+    const uint64_t count = cursor_.Count(fmt::format("the length of \"{:.80}\"", key_), kValueBytes[type]);
+    switch (type) {
+      case kArray:
+        if (depth == kMaxDepth)
+          throw Fail(ErrorKind::kCorruptFile, "{}: \"{:.80}\" nests arrays deeper than {}; {}", where_, key_,
+                     kMaxDepth, kRemedy);
+        for (uint64_t i = 0; i < count; ++i) Array(depth + 1);
+        return GgufUnusable{"is an array of arrays"};
+      case kString:
+        return Many<std::string>(count, type);
+      case kBool:
+        return Many<bool>(count, type);
+      case kFloat32:
+      case kFloat64:
+        return Many<double>(count, type);
+      default:
+        return Many<int64_t>(count, type);
+    }
+  }
+
+  template <class T>
+  GgufValue Many(uint64_t count, uint32_t type) {
+    std::vector<T> values;
+    values.reserve(size_t(count));  // Count has seen that the file is long enough
+    std::optional<GgufUnusable> unusable;
+    for (uint64_t i = 0; i < count; ++i) {
+      GgufValue value = One(type);
+      if (auto* bad = std::get_if<GgufUnusable>(&value)) {
+        if (!unusable) unusable = {fmt::format("holds an entry that {}", bad->why)};
+      } else {
+        values.push_back(std::move(std::get<T>(value)));
+      }
+    }
+    if (unusable) return *unusable;
+    return values;
   }
 
   int64_t Integer(uint32_t type) {
@@ -188,17 +228,10 @@ class MetadataReader {
         return cursor_.Read<uint32_t>(what_);
       case kI32:
         return cursor_.Read<int32_t>(what_);
-      case kI64:
-        return cursor_.Read<int64_t>(what_);
       default:
-        break;
+        PD_CHECK(type == kI64);
+        return cursor_.Read<int64_t>(what_);
     }
-    PD_CHECK(type == kU64);
-    const uint64_t value = cursor_.Read<uint64_t>(what_);
-    if (value > uint64_t(INT64_MAX))
-      throw Fail(ErrorKind::kCorruptFile, "{}: \"{:.80}\" is {}, above 2^63 - 1; {}", where_, key_, value,
-                 kRemedy);
-    return int64_t(value);
   }
 
   Cursor& cursor_;
@@ -272,6 +305,13 @@ void Locate(std::vector<Record>& records, std::span<const std::byte> data, uint6
     if (order[i]->tensor.name == order[i - 1]->tensor.name) throw bad(*order[i], "its name stands twice");
 }
 
+constexpr int64_t kMaxParts = 99999;  // what five digits can number
+
+// What the name of a part ends in; parts count from 0, their names from 1.
+std::string PartEnding(int64_t part, int64_t count) {
+  return fmt::format("-{:05}-of-{:05}.gguf", part + 1, count);
+}
+
 void CheckHeader(Cursor& cursor, const std::string& where) {
   if (cursor.left() < 4 || cursor.Read<uint32_t>("the magic number") != 0x46554747)  // "GGUF"
     throw Fail(ErrorKind::kCorruptFile, "{}: does not begin with \"GGUF\": not a GGUF file", where);
@@ -286,17 +326,24 @@ void CheckHeader(Cursor& cursor, const std::string& where) {
 }  // namespace
 
 std::shared_ptr<const GgufFile> GgufFile::Open(const std::filesystem::path& path) {
-  auto file = MappedFile::Open(path);
-  const std::span<const std::byte> bytes = file->bytes();
-  return Parse(bytes, std::move(file), path.string(), true);
+  auto mapped = MappedFile::Open(path);
+  const std::span<const std::byte> bytes = mapped->bytes();
+  const auto file = Read(bytes, std::move(mapped), path.string(), true);
+  file->AddParts(path);
+  return file;
 }
 
 std::shared_ptr<const GgufFile> GgufFile::Parse(std::span<const std::byte> bytes,
                                                 std::shared_ptr<const void> owner, std::string where,
                                                 bool mapped) {
+  return Read(bytes, std::move(owner), std::move(where), mapped);
+}
+
+std::shared_ptr<GgufFile> GgufFile::Read(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                                         std::string where, bool mapped) {
   auto file = std::make_shared<GgufFile>();
   file->where_ = std::move(where);
-  file->owner_ = std::move(owner);
+  file->owners_.push_back(std::move(owner));
   file->mapped_ = mapped;
   const std::string& name = file->where_;
   Cursor cursor(bytes, name);
@@ -327,8 +374,63 @@ std::shared_ptr<const GgufFile> GgufFile::Parse(std::span<const std::byte> bytes
   return file;
 }
 
-void GgufFile::Refuse(std::string_view key, const char* why) const {
-  throw Fail(ErrorKind::kCorruptFile, "{}: \"{:.80}\" {}; {}", where_, key, why, kRemedy);
+void GgufFile::AddParts(const std::filesystem::path& first) {
+  const int64_t* count = Find<int64_t>("split.count");
+  if (!count || *count <= 1) return;
+  const int64_t* given = Find<int64_t>("split.no");
+  const int64_t number = given ? *given : 0;
+  const std::string name = first.filename().string(), ending = PartEnding(number, *count);
+  if (*count > kMaxParts || number < 0 || number >= *count)
+    throw Fail(ErrorKind::kCorruptFile, "{}: part {} of {} of a split model; {}", where_, number + 1, *count,
+               kRemedy);
+  if (!name.ends_with(ending))
+    throw Fail(ErrorKind::kUnsupported,
+               "{}: part {} of {} of a split model, and its name does not end in \"{}\", by which the parts "
+               "find each other: give all parts their names back",
+               where_, number + 1, *count, ending);
+  const std::string stem = name.substr(0, name.size() - ending.size());
+  const auto path_of = [&](int64_t part) { return first.parent_path() / (stem + PartEnding(part, *count)); };
+  if (number != 0)
+    throw Fail(ErrorKind::kUnsupported, "{}: part {} of {} of a split model; give the first part, {}", where_,
+               number + 1, *count, path_of(0).string());
+  for (int64_t part = 1; part < *count; ++part) {
+    const std::filesystem::path path = path_of(part);
+    if (!std::filesystem::exists(path))
+      throw Fail(ErrorKind::kNotFound, "{}: part {} of {} is missing; download it to {}", where_, part + 1,
+                 *count, path.string());
+    auto mapped = MappedFile::Open(path);
+    const std::span<const std::byte> bytes = mapped->bytes();
+    const auto other = Read(bytes, std::move(mapped), path.string(), true);
+    const int64_t* other_number = other->Find<int64_t>("split.no");
+    const int64_t* other_count = other->Find<int64_t>("split.count");
+    if (!other_number || !other_count || *other_number != part || *other_count != *count)
+      throw Fail(ErrorKind::kCorruptFile, "{}: not part {} of {} of {}; download all parts again",
+                 path.string(), part + 1, *count, where_);
+    owners_.insert(owners_.end(), other->owners_.begin(), other->owners_.end());
+    tensors_.insert(tensors_.end(), other->tensors_.begin(), other->tensors_.end());
+  }
+  std::set<std::string_view> names;
+  for (const GgufTensor& tensor : tensors_)
+    if (!names.insert(tensor.name).second)
+      throw Fail(ErrorKind::kCorruptFile,
+                 "{}: two parts have the tensor \"{:.80}\": they are of different models; download all parts "
+                 "again",
+                 where_, tensor.name);
+  const int64_t* total = Find<int64_t>("split.tensors.count");
+  if (total && *total != int64_t(tensors_.size()))
+    throw Fail(ErrorKind::kCorruptFile,
+               "{}: the {} parts have {} tensors, split.tensors.count says {}; download all parts again",
+               where_, *count, tensors_.size(), *total);
+}
+
+void GgufFile::Refuse(std::string_view key, const GgufValue& value) const {
+  const auto* unusable = std::get_if<GgufUnusable>(&value);
+  throw Fail(ErrorKind::kCorruptFile, "{}: \"{:.80}\" {}; convert the model again", where_, key,
+             unusable ? unusable->why : "has a value of another type");
+}
+
+void GgufFile::Missing(std::string_view key) const {
+  throw Fail(ErrorKind::kCorruptFile, "{}: \"{:.80}\" is missing; convert the model again", where_, key);
 }
 
 }  // namespace pd

@@ -14,10 +14,17 @@
 
 namespace pd {
 
-// A metadata value. Integers of every width come as int64_t (uint64 above INT64_MAX is kCorruptFile), floats
-// as double, arrays as vectors of those. Strings are copies.
+// A value of no use to anybody here: an array of arrays, an integer of 2^63 or more, a truth value that is
+// neither 0 nor 1. A key that is not needed may hold one.
+struct GgufUnusable {
+  std::string why;  // "is ..."
+  bool operator==(const GgufUnusable&) const = default;
+};
+
+// A metadata value. Integers of every width come as int64_t, floats as double, arrays as vectors of those.
+// Strings are copies.
 using GgufValue = std::variant<int64_t, double, bool, std::string, std::vector<int64_t>, std::vector<double>,
-                               std::vector<bool>, std::vector<std::string>>;
+                               std::vector<bool>, std::vector<std::string>, GgufUnusable>;
 
 struct GgufTensor {
   std::string name;
@@ -32,6 +39,9 @@ class GgufFile {
   // Everything is bounds-checked before it is used: throws kCorruptFile (what, where, the remedy) for a file
   // that is truncated, overlaps itself or overflows, kUnsupported for a tensor type or version we do not
   // read.
+  // The first part of a split model opens the others beside it: their tensors are this file's. kNotFound for
+  // a part that is missing, kUnsupported for another than the first, kCorruptFile for parts of different
+  // models.
   static std::shared_ptr<const GgufFile> Open(const std::filesystem::path& path);
   // The same from bytes in memory; `owner` keeps them alive, `where` names them in messages;
   // `mapped` when they are a MappedFile.
@@ -50,21 +60,25 @@ class GgufFile {
     const auto it = metadata_.find(key);
     if (it == metadata_.end()) return nullptr;
     const T* value = std::get_if<T>(&it->second);
-    if (!value) Refuse(key, "has a value of another type");
+    if (!value) Refuse(key, it->second);
     return value;
   }
   // The same, required: a missing key is kCorruptFile.
   template <class T>
   const T& Get(std::string_view key) const {
     const T* value = Find<T>(key);
-    if (!value) Refuse(key, "is missing");
+    if (!value) Missing(key);
     return *value;
   }
 
  private:
-  [[noreturn]] void Refuse(std::string_view key, const char* why) const;
+  [[noreturn]] void Refuse(std::string_view key, const GgufValue& value) const;
+  [[noreturn]] void Missing(std::string_view key) const;
+  static std::shared_ptr<GgufFile> Read(std::span<const std::byte> bytes, std::shared_ptr<const void> owner,
+                                        std::string where, bool mapped);
+  void AddParts(const std::filesystem::path& first);  // the tensors of the other parts of a split model
   std::string where_;
-  std::shared_ptr<const void> owner_;
+  std::vector<std::shared_ptr<const void>> owners_;  // a mapping for each part
   bool mapped_ = false;
   std::map<std::string, GgufValue, std::less<>> metadata_;
   std::vector<GgufTensor> tensors_;

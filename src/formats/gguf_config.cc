@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include "base/error.h"
@@ -75,15 +76,11 @@ class Metadata {
       if (key.starts_with(prefix_)) unread_.insert(key);
   }
 
-  std::optional<int64_t> Int(std::string_view key) {
-    const GgufValue* value = Any(key);
-    if (value && std::holds_alternative<std::vector<int64_t>>(*value))
-      throw Unsupported(key, "is a list: layers of different sizes are not supported");
-    return Find<int64_t>(key);
-  }
+  // One number for all layers, or a list with the same for each.
+  std::optional<int64_t> Int(std::string_view key) { return Same<int64_t>(key); }
   std::optional<std::string> String(std::string_view key) { return Find<std::string>(key); }
   std::optional<double> Float(std::string_view key) {
-    const std::optional<double> value = Find<double>(key);
+    const std::optional<double> value = Same<double>(key);
     if (value && !std::isfinite(*value))
       throw Fail(ErrorKind::kCorruptFile, "{}: \"{}{}\" is not a finite number; download or convert it again",
                  gguf_.where(), prefix_, key);
@@ -119,6 +116,17 @@ class Metadata {
     Any(key);  // now read
     const T* value = gguf_.Find<T>(prefix_ + std::string(key));
     return value ? std::optional(*value) : std::nullopt;
+  }
+
+  template <class T>
+  std::optional<T> Same(std::string_view key) {
+    const GgufValue* value = Any(key);
+    const auto* list = value ? std::get_if<std::vector<T>>(value) : nullptr;
+    if (!list) return Find<T>(key);
+    if (list->empty() ||
+        std::adjacent_find(list->begin(), list->end(), std::not_equal_to<T>()) != list->end())
+      throw Unsupported(key, "is a list of different numbers: layers of different sizes are not supported");
+    return list->front();
   }
 
   const GgufFile& gguf_;
@@ -269,9 +277,6 @@ void TranslateGemma(Metadata& metadata, Json& config) {
 
 GgufConfig ReadGgufConfig(const GgufFile& gguf) {
   const Architecture& architecture = FindArchitecture(gguf);
-  if (const int64_t* parts = gguf.Find<int64_t>("split.count"); parts && *parts > 1)
-    throw Fail(ErrorKind::kUnsupported,
-               "{}: one of {} parts of a split model; merge them into one file first", gguf.where(), *parts);
   Metadata metadata(gguf, architecture.name);
   const bool gemma = std::string_view(architecture.model_type) == "gemma3_text";
   GgufConfig result{.config = {{"model_type", architecture.model_type},
@@ -305,7 +310,13 @@ GgufConfig ReadGgufConfig(const GgufFile& gguf) {
   TranslateHeads(metadata, config);
   config["rope_theta"] = metadata.Float("rope.freq_base").value_or(10000);
   config["rope_scaling"] = TranslateRope(gguf, metadata, result);
-  if (gemma) TranslateGemma(metadata, config);
+  if (gemma) {
+    TranslateGemma(metadata, config);
+  } else if (const int64_t window = metadata.Int("attention.sliding_window").value_or(0);
+             window != 0 && window < config["max_position_embeddings"].get<int64_t>()) {  // 0: none
+    throw metadata.Unsupported("attention.sliding_window",
+                               fmt::format("is {}: this architecture is read without local layers", window));
+  }
   const std::string_view name = architecture.name;
   if (name != "qwen2") config["attention_bias"] = FindTensor(gguf, "blk.0.attn_q.bias") != nullptr;
   if (name == "llama") config["mlp_bias"] = FindTensor(gguf, "blk.0.ffn_gate.bias") != nullptr;

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <cstdio>
 #include <cstring>
 #include <set>
 
@@ -37,7 +38,7 @@ std::set<std::string> WeightFiles(const fs::path& folder) {
 
 Shards ReadIndex(const fs::path& path) {
   const std::string where = path.string();
-  const SortedJson index = ParseSortedJson(ReadTextFile(path, kMaxIndex), where);
+  const SortedJson index = ParseSortedPythonJson(ReadTextFile(path, kMaxIndex), where);
   if (!index.is_object() || !index.contains("weight_map") || !index["weight_map"].is_object())
     throw Fail(ErrorKind::kCorruptFile, "{}: no \"weight_map\"; download it again", where);
   Shards shards;
@@ -54,12 +55,37 @@ Shards ReadIndex(const fs::path& path) {
   return shards;
 }
 
+// The numbered files of a folder without an index: all of them, or an error.
+Shards NumberedShards(const fs::path& folder, const std::set<std::string>& present) {
+  Shards shards;
+  int count = 0;
+  for (const std::string& name : present) {
+    int number = 0, of = 0, length = 0;
+    const bool numbered =
+        std::sscanf(name.c_str(), "model-%5d-of-%5d.safetensors%n", &number, &of, &length) == 2;
+    if (!numbered || size_t(length) != name.size()) continue;
+    if (count != 0 && of != count)
+      throw Fail(ErrorKind::kCorruptFile,
+                 "{}: {} lies beside files numbered of {}, and without {} which of them is the model is not "
+                 "clear; remove the others",
+                 folder.string(), name, count, kIndex);
+    count = of;
+    shards[name] = {};
+  }
+  for (int number = 1; number <= count; ++number) {
+    const std::string name = fmt::format("model-{:05}-of-{:05}.safetensors", number, count);
+    if (!shards.contains(name))
+      throw Fail(ErrorKind::kNotFound, "{}: {} is missing; download it", folder.string(), name);
+  }
+  return shards;
+}
+
 Shards FindShards(const fs::path& folder) {
   const std::set<std::string> present = WeightFiles(folder);
   const bool indexed = fs::exists(folder / kIndex);
   Shards shards;
   if (indexed) shards = ReadIndex(folder / kIndex);
-  if (!indexed && present.count(kSingle)) shards[kSingle] = {};
+  if (!indexed) shards = present.count(kSingle) ? Shards{{kSingle, {}}} : NumberedShards(folder, present);
   for (const auto& [name, tensors] : shards)
     if (!fs::exists(folder / name))
       throw Fail(ErrorKind::kNotFound, "{}: {} is missing, {} names it; download it", folder.string(), name,
@@ -82,6 +108,45 @@ Shards FindShards(const fs::path& folder) {
   }
   throw Fail(ErrorKind::kNotFound, "{}: neither {} nor {}; download the weights", folder.string(), kSingle,
              kIndex);
+}
+
+// Keys that people and tools write into config.json and that say nothing about the mathematics, whatever the
+// family: what tokenizer_config.json and the model card hold too.
+void IgnoreRemarks(JsonReader& config) {
+  config.Ignore({"pad_token",
+                 "bos_token",
+                 "eos_token",
+                 "unk_token",
+                 "sep_token",
+                 "cls_token",
+                 "mask_token",
+                 "additional_special_tokens",
+                 "extra_special_tokens",
+                 "add_bos_token",
+                 "add_eos_token",
+                 "model_max_length",
+                 "padding_side",
+                 "truncation_side",
+                 "chat_template",
+                 "tokenizer_file",
+                 "license",
+                 "license_name",
+                 "license_link",
+                 "language",
+                 "tags",
+                 "base_model",
+                 "author",
+                 "description",
+                 "model_name",
+                 "name",
+                 "version",
+                 "library_name",
+                 "pipeline_tag",
+                 "keys_to_ignore_at_inference",
+                 "use_fast",
+                 "bos_id",
+                 "eos_id",
+                 "pad_id"});
 }
 
 // `words`: whether this folder has matrices of codes, which are of the affine type of 8 bits until
@@ -165,7 +230,7 @@ ModelSource OpenFolder(const fs::path& folder) {
                "{}: adapter_config.json: an adapter beside the model; merge it into the weights or remove it",
                folder.string());
   const std::string where = config_path.string();
-  Json json = ParseJson(ReadTextFile(config_path, kMaxConfig), where);
+  Json json = ParsePythonJson(ReadTextFile(config_path, kMaxConfig), where);
   const auto quantisation = TakeMlxQuantisation(json, where);
   JsonReader config(json, where);
   const std::string model_type = config.String("model_type");
@@ -177,6 +242,7 @@ ModelSource OpenFolder(const fs::path& folder) {
   source.path = folder;
   source.family = family->name;
   source.spec = family->read_config(config);
+  IgnoreRemarks(config);
   config.Done();
   CheckSpec(source.spec, where);
 

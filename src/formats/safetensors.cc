@@ -79,8 +79,9 @@ class HeaderReader {
   uint64_t data_bytes_;
 };
 
-// The metadata is a map from string to string that says nothing about the tensors.
+// The metadata is a map from string to string that says nothing about the tensors, or null.
 void CheckMetadata(const SortedJson& json, const std::string& where) {
+  if (json.is_null()) return;
   const bool strings = json.is_object() && std::all_of(json.begin(), json.end(), [](const SortedJson& value) {
                          return value.is_string();
                        });

@@ -6,7 +6,7 @@
 #include "base/error.h"
 
 namespace pd {
-// ---- finding ----
+// ---- lookup ----
 
 PrefixCache::Match PrefixCache::Walk(std::span<const TokenId> tokens, const Variant& variant) {
   Match match;
@@ -24,7 +24,7 @@ PrefixCache::Match PrefixCache::Walk(std::span<const TokenId> tokens, const Vari
   return match;
 }
 
-// The tokens of the match that are in memory from the first on.
+// The tokens of the match that are in memory without a gap from the start.
 int PrefixCache::Usable(const Match& match) {
   for (const Node* node : match.path)
     if (!node->segment) return node->first;
@@ -44,7 +44,7 @@ PrefixCache::Hit PrefixCache::Find(std::span<const TokenId> tokens, const Varian
   return hit;
 }
 
-// ---- keeping ----
+// ---- insertion and eviction ----
 
 void PrefixCache::SplitAt(Node& node, int token) {
   PD_CHECK(token > node.first && token < node.end());
@@ -59,7 +59,7 @@ void PrefixCache::SplitAt(Node& node, int token) {
   for (auto& [id, child] : tail->children) child->parent = tail.get();
   if (node.segment) {
     const KvSegment whole = *node.segment;
-    SetSegment(*tail, Slice(whole, token, node.end() - token), 0);  // its memory is counted already
+    SetSegment(*tail, Slice(whole, token, node.end() - token), 0);  // its memory is already counted
     node.segment = Slice(whole, node.first, token - node.first);
   }
   node.tokens.erase(cut, node.tokens.end());
@@ -67,7 +67,7 @@ void PrefixCache::SplitAt(Node& node, int token) {
   node.children[tail->tokens.front()] = std::move(tail);
 }
 
-// A new node for the part of `tokens` that is not known; nullptr when all is, or when tokens before `first`
+// A new node for the unknown part of `tokens`; nullptr when all of it is known, or when tokens before `first`
 // are not.
 PrefixCache::Node* PrefixCache::Attach(std::span<const TokenId> tokens, int first, const Variant& variant) {
   const Match match = Walk(tokens, variant);
@@ -94,7 +94,7 @@ void PrefixCache::Insert(std::span<const TokenId> tokens, int first, const KvSeg
   Shrink();
 }
 
-// `block_bytes`: of all the memory that the segment's owner holds.
+// `block_bytes`: size of all the memory that the segment's owner holds.
 void PrefixCache::SetSegment(Node& node, const KvSegment& segment, size_t block_bytes) {
   PD_CHECK(!node.segment);
   node.segment = segment;
@@ -126,8 +126,8 @@ void PrefixCache::Remove(Node& node) {
   node.parent->children.erase(node.tokens.front());
 }
 
-// The least recently used node whose segment can go: one that is on disk too, or that no other in memory
-// continues. Returns whether the node or one below it is in memory.
+// Evicts the least recently used node whose segment may go: one that is also on disk, or that no other node
+// in memory continues. Returns whether the node or one below it is in memory.
 bool PrefixCache::FindOldest(Node& node, Node*& oldest) {
   bool below = false;
   for (auto& [id, child] : node.children) below |= FindOldest(*child, oldest);
@@ -149,7 +149,7 @@ void PrefixCache::Shrink() {
   }
 }
 
-// ---- the disk below ----
+// ---- disk tier ----
 
 void PrefixCache::InsertStored(std::span<const TokenId> tokens, int first, const Variant& variant,
                                std::shared_ptr<const StoredRun> stored) {

@@ -1,4 +1,4 @@
-// Keys and values of prompts that were computed before, found by their tokens.
+// Keys and values of prompts computed earlier, found by their tokens.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -14,15 +14,15 @@
 
 namespace pd {
 
-// A trie of runs of tokens, each with its segment. A prefix of any length is found, not only whole runs: a
-// run is cut where texts part, and the halves view the same memory. Segments that were given out stay good
+// A trie of runs of tokens, each with its segment. Finds prefixes of any length, not only whole runs: a run
+// is split where texts diverge, and both parts view the same memory. Segments already returned stay valid
 // when the cache drops them. Not thread-safe.
 //
-// All segments come from devices that would compute the same run again: whoever owns the cache sees to it,
-// and the store below keeps apart by KvIdentity what other runs left on disk.
+// All segments must come from devices that would compute the same run again. The cache's owner ensures it;
+// the store below separates runs on disk by KvIdentity.
 class PrefixCache {
  public:
-  // `limit` in bytes of keys and values in memory; the least recently used go first.
+  // `limit`: bytes of keys and values in memory; the least recently used are evicted first.
   // `stores`: TakeNew will be called.
   PrefixCache(const ModelSpec& spec, size_t limit, bool stores)
       : spec_(spec), limit_(limit), stores_(stores) {}
@@ -34,24 +34,25 @@ class PrefixCache {
   // The longest prefix of `tokens` that is in memory.
   Hit Find(std::span<const TokenId> tokens, const Variant& variant);
 
-  // `segment` holds tokens [first, tokens.size()) in memory of its own (Compact). What is known already is
-  // not kept twice; nothing is kept when tokens before `first` are not known, or it exceeds the limit.
+  // `segment` holds tokens [first, tokens.size()) in memory of its own (Compact). A part that is already
+  // known is not kept twice. Keeps nothing when tokens before `first` are not known or the segment exceeds
+  // the limit.
   void Insert(std::span<const TokenId> tokens, int first, const KvSegment& segment);
 
   size_t bytes() const { return bytes_; }  // in memory
   size_t BytesOf(const KvSegment& segment) const { return CompactBytes(segment, spec_); }
 
-  // ---- the disk below ----
+  // ---- disk tier ----
 
   // A run that is on disk and not in memory.
   void InsertStored(std::span<const TokenId> tokens, int first, const Variant& variant,
                     std::shared_ptr<const StoredRun> stored);
-  // Runs on the longest known prefix of `tokens` that are on disk only.
+  // Runs on the longest known prefix of `tokens` that are only on disk.
   std::vector<std::shared_ptr<const StoredRun>> Unloaded(std::span<const TokenId> tokens,
                                                          const Variant& variant);
-  // The run was loaded, or cannot be: it is forgotten then, and what continues it.
+  // Reports that a run was loaded, or failed to load: then the run and its continuations are forgotten.
   void Loaded(const std::shared_ptr<const StoredRun>& run, const std::optional<KvSegment>& segment);
-  // What Insert kept since the last call, to be written. Stored tells that one was.
+  // What Insert kept since the last call and should be written to disk. Stored reports that one was written.
   struct New {
     std::vector<TokenId> tokens;  // from token 0 to the end of the segment
     int first = 0;
@@ -93,7 +94,7 @@ class PrefixCache {
   const size_t limit_;
   const bool stores_;
   std::map<Variant, Node> roots_;  // texts of different variants share nothing
-  // Memory that segments own, by owner: bytes, and how many nodes view it.
+  // Memory owned by segments, by owner: bytes, and how many nodes view it.
   struct Block {
     size_t bytes = 0;
     int nodes = 0;

@@ -1,8 +1,10 @@
 #include "kv/prefix_store.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
+#include <fstream>
 #include <map>
 
 #include "base/digest.h"
@@ -22,11 +24,21 @@ constexpr const char* kExtension = ".pdkv";
 constexpr char kMagic[8] = {'p', 'd', '-', 'k', 'v', '-', '0', '2'};
 constexpr size_t kAlignment = 64;  // of the payload
 
-// What a file starts with; the header, JSON, follows.
+// The start of a file; the header, in JSON, follows.
 struct Preamble {
   char magic[sizeof kMagic];
   uint64_t header_bytes, header_digest, payload_digest;
 };
+
+// Whether a file begins as those of a prefix cache do: others are not ours to delete.
+bool IsOurs(const fs::path& file) {
+  std::array<char, sizeof kMagic> magic{};
+  std::error_code error;
+  if (!fs::is_regular_file(file, error)) return false;
+  std::ifstream in(file, std::ios::binary);
+  // Of any version: all but its two digits.
+  return in.read(magic.data(), magic.size()) && std::memcmp(magic.data(), kMagic, sizeof kMagic - 2) == 0;
+}
 
 std::string Hex(uint64_t value) { return fmt::format("{:016x}", value); }
 
@@ -35,7 +47,7 @@ uint64_t ReadHex(JsonReader& json, std::string_view key) {
   size_t read = 0;
   if (text.size() == 16 && text.find_first_not_of("0123456789abcdef") == std::string::npos)
     return std::stoull(text, &read, 16);
-  throw Fail(ErrorKind::kCorruptFile, "{}: {} is no digest", json.where(), key);
+  throw Fail(ErrorKind::kCorruptFile, "{}: {} is not a digest", json.where(), key);
 }
 
 size_t PayloadAt(size_t header_bytes) {
@@ -53,7 +65,7 @@ std::vector<TokenId> ReadTokens(const Json& json, const std::string& where) {
   if (!json.is_array() || json.empty()) throw Fail(ErrorKind::kCorruptFile, "{}: no tokens", where);
   for (const Json& token : json) {
     if (!token.is_number_unsigned() || token.get<uint64_t>() > INT32_MAX)
-      throw Fail(ErrorKind::kCorruptFile, "{}: a token that is none", where);
+      throw Fail(ErrorKind::kCorruptFile, "{}: an invalid token id", where);
     tokens.push_back(token.get<TokenId>());
   }
   return tokens;
@@ -65,9 +77,9 @@ const char* LayerText(const LayerMemory& memory) {
   return std::holds_alternative<StateView>(memory) ? "state" : "none";
 }
 
-// Views without memory but with the sizes of the layer.
+// Views without memory, with the sizes of the layer.
 LayerMemory ReadLayer(const Json& json, const LayerSpec& layer, const std::string& where) {
-  if (!json.is_string()) throw Fail(ErrorKind::kCorruptFile, "{}: a layer that is not a name", where);
+  if (!json.is_string()) throw Fail(ErrorKind::kCorruptFile, "{}: a layer that is not a string", where);
   const auto& text = json.get_ref<const std::string&>();
   if (KvEntries(layer) > 0) {
     KvLayerView view;
@@ -78,7 +90,7 @@ LayerMemory ReadLayer(const Json& json, const LayerSpec& layer, const std::strin
   const float* nowhere = nullptr;
   if (text == "state" && StateEntries(layer) + TailEntries(layer) > 0)
     return StateView{{nowhere, StateEntries(layer)}, {nowhere, TailEntries(layer)}};
-  throw Fail(ErrorKind::kCorruptFile, "{}: a layer with another memory than the model's", where);
+  throw Fail(ErrorKind::kCorruptFile, "{}: a layer's memory kind differs from the model's", where);
 }
 
 std::string HeaderText(const StoredHeader& header) {
@@ -121,7 +133,7 @@ StoredHeader ReadStoredHeader(std::span<const std::byte> file, const ModelSpec& 
                               const std::string& where) {
   Preamble preamble;
   if (file.size() < sizeof preamble || std::memcmp(file.data(), kMagic, sizeof kMagic) != 0)
-    throw Fail(ErrorKind::kCorruptFile, "{}: not a file of a prefix cache", where);
+    throw Fail(ErrorKind::kCorruptFile, "{}: not a prefix cache file", where);
   std::memcpy(&preamble, file.data(), sizeof preamble);
   const auto rest = file.subspan(sizeof preamble);
   if (preamble.header_bytes > rest.size() ||
@@ -148,13 +160,12 @@ StoredHeader ReadStoredHeader(std::span<const std::byte> file, const ModelSpec& 
   if (!layers.is_array() || layers.size() != spec.layers.size() ||
       header.tokens.size() > size_t(spec.max_context) ||
       segment.first > spec.max_context - int(header.tokens.size()))
-    throw Fail(ErrorKind::kCorruptFile, "{}: it does not fit its model", where);
+    throw Fail(ErrorKind::kCorruptFile, "{}: it does not match its model", where);
   segment.count = int(header.tokens.size());
   for (size_t i = 0; i < layers.size(); ++i)
     segment.layers.push_back(ReadLayer(layers[i], spec.layers[i], where));
   if (header.payload_at > file.size() || CompactBytes(segment, spec) != file.size() - header.payload_at)
-    throw Fail(ErrorKind::kCorruptFile, "{}: {} bytes, which is not what its header says", where,
-               file.size());
+    throw Fail(ErrorKind::kCorruptFile, "{}: {} bytes, which does not match its header", where, file.size());
   return header;
 }
 
@@ -163,8 +174,8 @@ PrefixStore::PrefixStore(fs::path folder, const ModelSpec& spec, const KvIdentit
   std::error_code error;
   fs::create_directories(folder_, error);
   if (!fs::is_directory(folder_))
-    throw Fail(ErrorKind::kDevice, "{}: the folder of the prefix cache cannot be made: {}", folder_.string(),
-               error ? error.message() : "there is something else of that name");
+    throw Fail(ErrorKind::kDevice, "{}: cannot create the prefix cache folder: {}", folder_.string(),
+               error ? error.message() : "the name is taken by something that is not a folder");
 }
 
 std::vector<PrefixStore::Entry> PrefixStore::Scan() {
@@ -251,7 +262,7 @@ std::optional<KvSegment> PrefixStore::Read(const StoredRun& run) {
     KvSegment segment = std::move(header.segment);
     segment.owner = file;
     PlaceCompact(segment, spec_, payload.data());
-    std::error_code ignored;  // else it looks unused, and goes earlier
+    std::error_code ignored;  // if it fails, the run looks unused and is evicted earlier
     fs::last_write_time(run.file, fs::file_time_type::clock::now(), ignored);
     return segment;
   } catch (const Error& e) {
@@ -273,7 +284,7 @@ void PrefixStore::MakeRoom(size_t bytes) {
   for (const auto& entry : fs::directory_iterator(folder_, error)) {
     if (entry.path().extension() != kExtension) continue;
     const auto size = size_t(entry.file_size(error));
-    if (error) continue;  // gone meanwhile
+    if (error || !IsOurs(entry.path())) continue;  // gone meanwhile, or somebody else's
     files.push_back({entry.last_write_time(error), size, entry.path()});
     total += size;
   }

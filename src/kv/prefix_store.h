@@ -1,4 +1,4 @@
-// Runs of a prefix cache in files, so that they survive a restart.
+// Stores runs of a prefix cache in files, so that they survive a restart.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -14,35 +14,35 @@
 
 namespace pd {
 
-// A run in a file of its own.
+// A run in its own file.
 struct StoredRun {
   std::filesystem::path file;
 };
 
-// What a file's header says. Its keys and values follow, as Compact lays them out.
+// The contents of a file's header. The keys and values follow it, as Compact lays them out.
 struct StoredHeader {
   KvSegment segment;            // without memory
   uint64_t before = 0;          // TokensDigest of tokens [0, segment.first)
-  std::vector<TokenId> tokens;  // from segment.first on
+  std::vector<TokenId> tokens;  // starting at segment.first
   uint64_t payload_digest = 0;
   size_t payload_at = 0;  // bytes from the start of the file
 };
 
 uint64_t TokensDigest(std::span<const TokenId> tokens);
 
-// Strict: throws kCorruptFile for whatever does not fit together, `where` being the file's name. The payload
-// is only measured. `spec` is the model's; a header of another model has another id.spec, no layers, and is
-// not held against it.
+// Strict: throws kCorruptFile for any inconsistency, with the file name `where`. Only the size of the payload
+// is checked. `spec` is the model's; the header of another model is no error, but has another id.spec and no
+// layers.
 StoredHeader ReadStoredHeader(std::span<const std::byte> file, const ModelSpec& spec,
                               const std::string& where);
 
-// A folder of runs of one or several models and ways to compute them, at most `limit` bytes of them: the
-// longest unused are deleted first. Several processes may share it. Not thread-safe. A damaged file is not an
-// error but a warning, and the file is ignored.
+// A folder of runs of one or more models and ways to compute them, at most `limit` bytes: the runs unused for
+// the longest time are deleted first. Several processes may share it. Not thread-safe. A damaged file is
+// ignored with a warning.
 class PrefixStore {
  public:
-  // Of the runs in the folder only those of `id`, but for its variant, are there for the caller. Creates the
-  // folder; throws kDevice when it cannot.
+  // Serves only runs that match `id`, except for its variant. Creates the folder; throws kDevice when it
+  // cannot.
   PrefixStore(std::filesystem::path folder, const ModelSpec& spec, const KvIdentity& id, size_t limit);
 
   struct Entry {
@@ -51,11 +51,11 @@ class PrefixStore {
     Variant variant;
     std::shared_ptr<const StoredRun> run;
   };
-  // What the folder has of this model, each after the run that it continues. Runs without their beginning are
-  // deleted.
+  // The runs of this model in the folder, each after the run that it continues. Runs without their beginning
+  // are deleted.
   std::vector<Entry> Scan();
 
-  // `segment` holds tokens [first, tokens.size()), in Compact's layout. It is filed under the store's
+  // `segment` holds tokens [first, tokens.size()), in Compact's layout. It is stored under the store's
   // identity and the segment's variant. nullptr: it could not be written.
   std::shared_ptr<const StoredRun> Write(std::span<const TokenId> tokens, int first,
                                          const KvSegment& segment);

@@ -17,26 +17,26 @@ void CheckSegment(const KvSegment& segment, const ModelSpec& spec, const KvIdent
   const auto require = [](bool ok, const char* what) {
     if (!ok) throw Fail(ErrorKind::kBadRequest, "KV segment: {}", what);
   };
-  require(segment.id.spec == id.spec && segment.id.weights == id.weights, "made by another model");
-  require(segment.id.variant.rope == id.variant.rope, "made for another RoPE length variant");
-  require(segment.id.variant.adapter == id.variant.adapter, "made with another adapter");
-  require(segment.first >= 0 && segment.count >= 0, "negative token range");
-  require(segment.layers.size() == spec.layers.size(), "has another number of layers than the model");
+  require(segment.id.spec == id.spec && segment.id.weights == id.weights, "it was made by another model");
+  require(segment.id.variant.rope == id.variant.rope, "it was made for another RoPE length variant");
+  require(segment.id.variant.adapter == id.variant.adapter, "it was made with another adapter");
+  require(segment.first >= 0 && segment.count >= 0, "its token range is negative");
+  require(segment.layers.size() == spec.layers.size(), "its number of layers differs from the model's");
   for (size_t i = 0; i < segment.layers.size(); ++i) {
     const LayerSpec& layer = spec.layers[i];
     const LayerMemory& memory = segment.layers[i];
     require(std::holds_alternative<KvLayerView>(memory) == (KvEntries(layer) > 0),
-            "keys and values where the layer has none, or none where it has");
+            "its layers have keys and values where the model has none, or the reverse");
     if (const auto* state = std::get_if<StateView>(&memory))
       require(state->state.size() == StateEntries(layer) && state->tail.size() == TailEntries(layer),
-              "a state of another size than the layer's");
+              "a state's size differs from the layer's");
     const auto* view = std::get_if<KvLayerView>(&memory);
     if (!view) continue;
     const AttentionSpec& a = AttentionOf(layer);
     require(!IsQuantised(view->dtype) && view->dtype != DType::kF64,
-            "keys and values must be f32, f16 or bf16");
-    require(segment.count == 0 || (view->k && view->v), "no memory behind a layer");
-    // Sorted by stride, each axis must step over the whole extent of the finer ones.
+            "its keys and values must be f32, f16 or bf16");
+    require(segment.count == 0 || (view->k && view->v), "a layer has no memory");
+    // In order of stride, each axis must step over the whole extent of the finer ones.
     std::array<std::pair<int64_t, int64_t>, 3> axes = {{{view->head_stride, a.kv_heads},
                                                         {view->token_stride, segment.count},
                                                         {view->dim_stride, a.head_dim}}};
@@ -44,7 +44,7 @@ void CheckSegment(const KvSegment& segment, const ModelSpec& spec, const KvIdent
     int64_t extent = 1;
     for (const auto& [stride, size] : axes) {
       if (size <= 1) continue;
-      require(stride >= extent, "strides that overlap");
+      require(stride >= extent, "its strides overlap");
       extent = stride * (size - 1) + extent;
     }
   }
@@ -76,7 +76,7 @@ KvSegment Slice(const KvSegment& segment, int first, int count) {
 
 namespace {
 
-// One head's values, token after token.
+// One head's values, token by token.
 void CopyHead(const KvLayerView& view, const std::byte* from, int count, int dim, std::byte* to) {
   const auto size = ptrdiff_t(RowBytes(view.dtype, 1));
   if (view.dim_stride == 1 && view.token_stride == dim) {
@@ -88,7 +88,7 @@ void CopyHead(const KvLayerView& view, const std::byte* from, int count, int dim
       std::memcpy(to, from + (t * view.token_stride + d * view.dim_stride) * size, size_t(size));
 }
 
-// Bytes of a layer's keys; its values take as many.
+// Bytes of a layer's keys; its values take the same.
 size_t KeyBytes(const KvLayerView& view, const AttentionSpec& a, int count) {
   return size_t(count) * RowBytes(view.dtype, a.kv_width());
 }
@@ -145,7 +145,7 @@ std::byte* AllocateCompact(KvSegment& segment, const ModelSpec& spec) {
 KvSegment Compact(const KvSegment& segment, const ModelSpec& spec) {
   PD_CHECK(segment.layers.size() == spec.layers.size());
   KvSegment compact = segment;
-  for (const LayerMemory& memory : segment.layers) {  // it may lie so already, from the first layer on
+  for (const LayerMemory& memory : segment.layers) {  // already compact from the first layer on?
     if (const auto* view = std::get_if<KvLayerView>(&memory)) {
       PlaceCompact(compact, spec, view->k);
       if (SamePlaces(segment, compact)) return segment;
@@ -168,8 +168,9 @@ KvSegment Compact(const KvSegment& segment, const ModelSpec& spec) {
     } else if (const auto* state = std::get_if<StateView>(&segment.layers[i])) {
       const auto& to = std::get<StateView>(compact.layers[i]);
       const auto copy = [&](std::span<const float> source, std::span<const float> target) {
-        std::memcpy(memory + (reinterpret_cast<const std::byte*>(target.data()) - begin), source.data(),
-                    source.size_bytes());
+        if (!source.empty())
+          std::memcpy(memory + (reinterpret_cast<const std::byte*>(target.data()) - begin), source.data(),
+                      source.size_bytes());
       };
       copy(state->state, to.state);
       copy(state->tail, to.tail);

@@ -1,5 +1,5 @@
-// A sequence's memory as a value, on its way from one device to another: the producer describes, the consumer
-// copies.
+// A sequence's memory as a value, moved from one device to another: the producer describes it, the consumer
+// copies it.
 #pragma once
 #include <compare>
 #include <cstddef>
@@ -15,14 +15,14 @@
 
 namespace pd {
 
-// What is fixed for a sequence when it is admitted.
+// Fixed for a sequence at admission.
 struct Variant {
   RopeVariant rope;
   uint64_t adapter = 0;  // digest of the adapter's weights; 0: none
   auto operator<=>(const Variant&) const = default;
 };
 
-// What keys and values are a function of, beside the tokens.
+// What keys and values depend on, besides the tokens.
 struct KvIdentity {
   uint64_t spec = 0;      // SpecDigest
   uint64_t weights = 0;   // WeightsDigest: a base model's cache never serves a fine-tune
@@ -30,16 +30,16 @@ struct KvIdentity {
   Variant variant = {};
   bool operator==(const KvIdentity&) const = default;
 };
-// The digest for KvIdentity::computed of a producer that describes itself: "mlx metal f16 q4".
+// The digest for KvIdentity::computed of a producer described by a text such as "mlx metal f16 q4".
 uint64_t ComputedBy(std::string_view producer);
 
 enum class KeyForm : uint8_t {
-  kRotated,  // ready to be attended
+  kRotated,  // ready for attention
   kRaw,      // after qk-norm, before rotation: the importer rotates, exactly once
 };
 
-// The tokens of the segment in one attention layer: K heads of D values each. Element (head h, t-th token of
-// the segment, dim d) of `k` lies h * head_stride + t * token_stride + d * dim_stride elements after k; v
+// The segment's tokens in one attention layer: K heads of D values each. Element (head h, t-th token of the
+// segment, dim d) of `k` lies h * head_stride + t * token_stride + d * dim_stride elements after k; v
 // likewise. Strides are in elements.
 struct KvLayerView {
   const std::byte* k = nullptr;
@@ -49,32 +49,32 @@ struct KvLayerView {
   bool operator==(const KvLayerView&) const = default;
 };
 
-// The state of a layer after the segment's last token, and after no other. Layouts: ConvSpec, DeltaNetSpec
-// and MambaSpec of model/spec.h.
+// The state of a layer after exactly the segment's last token. Layouts: ConvSpec, DeltaNetSpec and MambaSpec
+// of model/spec.h.
 struct StateView {
   std::span<const float> state, tail;
 };
 
-// monostate: the layer has no memory of its own, or (of a state) it is not known at the segment's end.
+// monostate: the layer has no memory, or its state at the segment's end is not known.
 using LayerMemory = std::variant<std::monostate, KvLayerView, StateView>;
 
-// Tokens [first, first + count) of a sequence. Positions are absolute; values are as projected. Immutable
-// once published: `owner` keeps the memory alive and unchanged for as long as any copy of the segment exists.
-// Any thread may read.
+// Tokens [first, first + count) of a sequence. Positions are absolute; values are stored as projected.
+// Immutable once published: `owner` keeps the memory alive and unchanged while any copy of the segment
+// exists. Any thread may read.
 struct KvSegment {
   KvIdentity id = {};
   KeyForm key_form = KeyForm::kRotated;
   int first = 0, count = 0;
-  std::vector<LayerMemory> layers = {};  // one for each layer of the spec
+  std::vector<LayerMemory> layers = {};  // one per layer of the spec
   std::shared_ptr<const void> owner = {};
 
   int end() const { return first + count; }
-  // Of an attention layer with memory of its own.
+  // For an attention layer with its own memory.
   const KvLayerView& kv(size_t layer) const { return std::get<KvLayerView>(layers[layer]); }
   KvLayerView& kv(size_t layer) { return std::get<KvLayerView>(layers[layer]); }
 };
 
-// Throws kBadRequest unless the segment is of the model and variant of `id` (however computed), has every
+// Throws kBadRequest unless the segment matches the model and variant of `id` (however computed), has every
 // layer of the spec, a plain dtype, and strides that cannot reach the same element twice.
 void CheckSegment(const KvSegment& segment, const ModelSpec& spec, const KvIdentity& id);
 
@@ -82,21 +82,22 @@ void CheckSegment(const KvSegment& segment, const ModelSpec& spec, const KvIdent
 // segment's first token.
 void ReadHead(const KvLayerView& view, const std::byte* base, int head, int t, std::span<float> out);
 
-// Views of tokens [first, first + count) of `segment`, which holds them. States stay only with its end.
+// Views of tokens [first, first + count) of `segment`, which holds them. States are kept only when the range
+// ends where the segment does.
 KvSegment Slice(const KvSegment& segment, int first, int count);
 
-// The compact layout: layer after layer, of attention [K, count, D] keys, then values; of others state, then
-// tail.
+// The compact layout, layer after layer: for attention [K, count, D] keys, then values; for others state,
+// then tail.
 size_t CompactBytes(const KvSegment& segment, const ModelSpec& spec);
-// Views of that layout at `memory`. The segment's layers say what there is and of which dtype.
+// Views of that layout at `memory`. The segment's layers give the kinds and dtypes.
 void PlaceCompact(KvSegment& segment, const ModelSpec& spec, const std::byte* memory);
 
-// Gives the segment compact memory of its own, from a multiple of 64 bytes on and not yet filled, through
-// PlaceCompact. Where it begins.
+// Gives the segment its own compact memory through PlaceCompact: aligned to 64 bytes, not yet filled. Returns
+// its start.
 std::byte* AllocateCompact(KvSegment& segment, const ModelSpec& spec);
 
-// What is in the segment, compact in memory that holds nothing else: the segment itself if it lies so, or a
-// copy.
+// The segment's contents, compact in memory that holds nothing else: the segment itself if it is already so,
+// else a copy.
 KvSegment Compact(const KvSegment& segment, const ModelSpec& spec);
 
 }  // namespace pd

@@ -1,4 +1,4 @@
-// Linked instead of the backend when the product is built without MLX.
+// Linked instead of the backend in builds without MLX.
 #include "base/error.h"
 #include "mlx/mlx_device.h"
 

@@ -38,8 +38,8 @@ mx::array Columns(const mx::array& matrix, int from, int to) {
 
 namespace {
 
-// Reading an array may move it to where the host can read, which must not happen to one that the device still
-// uses: what is read is always a copy.
+// Reading an array may move it to host-readable memory. That must not happen to an array that the device
+// still uses, so this always reads a copy.
 template <class T>
 std::vector<T> Read(const mx::array& a, mx::Dtype type, const mx::array& zero) {
   mx::array copy = mx::contiguous(mx::astype(a, type) + zero);

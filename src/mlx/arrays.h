@@ -1,4 +1,4 @@
-// MLX's arrays in our terms. Included only inside this folder and its tests.
+// Conversions between MLX's arrays and this project's types. Included only inside this folder and its tests.
 #pragma once
 #include <mlx/mlx.h>
 
@@ -25,15 +25,15 @@ mx::array Columns(const mx::array& matrix, int from, int to);
 std::vector<float> ReadFloats(const mx::array& a);
 std::vector<int32_t> ReadInts(const mx::array& a);
 
-// Throws what went wrong in work that has ended on this thread's stream. Waiting for an array does not tell
-// when the work had ended before: MLX then looks no further. (Only the cpu backend can be asked; on a GPU a
-// failure also surfaces at the next call.)
+// Throws the error of failed work that has ended on this thread's stream. Waiting for an array does not
+// report it if the work had ended before: MLX then checks nothing. (Only the cpu backend can be asked; on a
+// GPU a failure also surfaces at the next call.)
 void CheckStream();
 
-// What MLX threw, as an Error: kOutOfMemory or kDevice.
+// Converts an exception of MLX to an Error: kOutOfMemory or kDevice.
 Error MlxFailure(const std::exception& e);
 
-// call(), with MLX's exceptions turned into ours.
+// call(), with MLX's exceptions converted to Error.
 template <class F>
 auto WithMlxErrors(F call) {
   try {

@@ -25,7 +25,7 @@ void MlxCache::Close(SlotId slot) {
 
 void MlxCache::Reset() {
   mx::array nothing = mx::zeros({0}, type_);
-  nothing.eval();  // an array that is still to be computed belongs to the thread that made it
+  nothing.eval();  // an array that is not computed yet belongs to the thread that made it
   layers.assign(spec_.layers.size(), {nothing, nothing});
   slots_ = tokens_ = 0;
 }
@@ -53,7 +53,7 @@ size_t MlxCache::Bytes(int slots, int tokens) const {
   return size_t(slots) * MemoryBytes(spec_, Format(type_), tokens);
 }
 
-// What MLX holds beside this cache.
+// The memory that MLX holds besides this cache.
 size_t MlxCache::Others() const {
   const size_t all = mx::get_active_memory();
   return all - std::min(Bytes(slots_, tokens_), all);
@@ -65,11 +65,11 @@ bool MlxCache::HasRoom(int slots, int tokens) const {
 
 void MlxCache::CheckRoom(int slots, int tokens) const {
   if (!HasRoom(slots, tokens))
-    throw Fail(ErrorKind::kOutOfMemory,
-               "mlx: keys and values of {} slots of {} tokens take {} MB beside {} MB, the limit is {} MB; "
-               "use fewer "
-               "sequences or a smaller context",
-               slots, tokens, Bytes(slots, tokens) >> 20, Others() >> 20, mx::get_memory_limit() >> 20);
+    throw Fail(
+        ErrorKind::kOutOfMemory,
+        "mlx: keys and values of {} slots of {} tokens take {} MB on top of {} MB, the limit is {} MB; "
+        "use fewer sequences or a smaller context",
+        slots, tokens, Bytes(slots, tokens) >> 20, Others() >> 20, mx::get_memory_limit() >> 20);
 }
 
 void MlxCache::Resize(int slots, int tokens) {

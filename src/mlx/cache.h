@@ -9,11 +9,11 @@
 namespace pd {
 
 struct MlxLayerCache {
-  mx::array k, v;  // [slots, K, S, D]; what lies behind a slot's length is never read
+  mx::array k, v;  // [slots, K, S, D]; the part past a slot's length is never read
 };
 
-// Owned by one thread. Arrays grow when a step needs more room, slots by doubling, S in steps of kStep
-// tokens; both never shrink while a slot is open.
+// Owned by one thread. Arrays grow when a step needs more room: the number of slots doubles, S grows in steps
+// of kStep tokens. Neither shrinks while a slot is open.
 class MlxCache {
  public:
   static constexpr int kStep = 256;
@@ -21,16 +21,16 @@ class MlxCache {
   MlxCache(const ModelSpec& spec, mx::Dtype type);
 
   SlotId Open();
-  void Close(SlotId slot);  // frees the memory with the last one
+  void Close(SlotId slot);  // closing the last slot frees the memory
 
-  // Throws kOutOfMemory when `slots` slots of `tokens` tokens would pass MLX's memory limit.
+  // Throws kOutOfMemory when `slots` slots of `tokens` tokens would exceed MLX's memory limit.
   void CheckRoom(int slots, int tokens) const;
-  // Makes room for `tokens` tokens in every open slot. Waits for running work if it has to grow.
+  // Makes room for `tokens` tokens in every open slot. Waits for running work if the arrays must grow.
   void Reserve(int tokens);
 
   // Waits until nothing on the device reads or writes the arrays.
   void Wait() const;
-  // Forgets all contents, keeps the slots: after a failure, when nobody knows what the arrays hold.
+  // Discards all contents but keeps the slots: after a failure the contents of the arrays are unknown.
   void Reset();
 
   static MemoryFormat Format(mx::Dtype type);

@@ -9,7 +9,7 @@
 namespace pd {
 namespace {
 
-// How a kernel finds its place, in each language. MLX looks for Metal's names in the text.
+// How a kernel gets its position, in each language. MLX looks for Metal's names in the text.
 constexpr const char* kCudaPlace = R"(
 const uint3 group = blockIdx, group_count = make_uint3(gridDim.x, gridDim.y, gridDim.z);
 const int thread_index = threadIdx.x;
@@ -59,8 +59,8 @@ const mx::fast::CustomKernelFunction& GpuKernel::FunctionFor(const Pattern& patt
 std::vector<mx::array> GpuKernel::operator()(std::vector<mx::array> inputs, std::vector<mx::Shape> shapes,
                                              const std::vector<mx::Dtype>& types, const Launch& launch) {
   PD_CHECK(inputs.size() == inputs_.size());
-  // The generated text depends on the constants, on which inputs are the same, and on their types; for Metal
-  // also on which of them are small enough to be constants.
+  // The generated text depends on the constants, on which inputs are the same array, and on their types; for
+  // Metal also on which inputs are small enough to be constants.
   const mx::Stream stream = mx::default_stream(mx::default_device());
   std::vector<int> key = {stream.index, launch.groups[0], launch.groups[1], launch.groups[2], launch.threads};
   for (const auto& [name, value] : launch.constants) key.push_back(Number(value));

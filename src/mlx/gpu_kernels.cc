@@ -12,29 +12,28 @@
 namespace pd {
 namespace {
 
-constexpr int kAttendRows =
-    64;  // more rows than this in neighbouring runs of one slot are a matrix product's work
-constexpr int kShortRun = 16;     // runs below this join them
+constexpr int kAttendRows = 64;   // above this many rows, neighbouring runs of one slot use matrix products
+constexpr int kShortRun = 16;     // shorter runs join them
 constexpr int kProjectRows = 32;  // project.kernel holds this many rows of x
-constexpr int kWide = 4096;       // columns and rows of plain values from which on MLX multiplies
-constexpr int kNormedRows = 2;    // and norms this many itself; more are normed once, by a kernel before it
+constexpr int kWide = 4096;       // from this many columns and rows of plain values on, MLX multiplies
+constexpr int kNormedRows = 2;    // project.kernel norms this many rows; a kernel before it norms more, once
 constexpr int kAttendWarps = 4;
 constexpr int kAttendGroups =
-    264;  // threadgroups that keep a large GPU busy: rows' keys are parted until there are as many
+    264;  // threadgroups that keep a large GPU busy: keys are split until there are as many
 constexpr int kSmallestPart = 64;       // keys
-constexpr int kTickets = 4096;          // of join.kernel, one for each row and group of heads
-constexpr int kSharedBytes = 47 << 10;  // that a threadgroup may take of CUDA's 48 KB
+constexpr int kTickets = 4096;          // for join.kernel, one per row and group of heads
+constexpr int kSharedBytes = 47 << 10;  // limit per threadgroup, below CUDA's 48 KB
 
 bool IsHalf(mx::Dtype type) { return type == mx::float16 || type == mx::bfloat16; }
 
 int Divide(int a, int b) { return (a + b - 1) / b; }
 
-// Whether attend.kernel takes heads of this width.
+// Whether attend.kernel supports heads of this width.
 bool AttendsHeads(const AttentionSpec& a) {
   return a.head_dim >= 8 && a.head_dim <= 256 && std::has_single_bit(unsigned(a.head_dim));
 }
 
-// Query heads that one threadgroup takes: they share a KV head, and their state lives in registers.
+// Query heads per threadgroup: they share a KV head, and their state is in registers.
 int HeadsTogether(int sharing) {
   if (sharing <= 8 && sharing % 4 != 0) return sharing;
   for (int n = 4; n > 1; --n)
@@ -88,7 +87,7 @@ class GpuKernels final : public MlxKernels {
   }
 
   bool Projects(const MlxProjection& p) const;
-  // Queries that are ready, or what the rows of a step place: each then is its sequence's newest token.
+  // Queries that are ready, or the rows that a step places: then each is its sequence's newest token.
   struct Queries {
     const MlxPlacement* placement = nullptr;
     const mx::array* q = nullptr;
@@ -97,7 +96,7 @@ class GpuKernels final : public MlxKernels {
   };
   mx::array AttendRows(const AttentionSpec& a, const Queries& queries, const MlxLayerCache& cache);
 
-  // Constants that are no template's: uploaded once.
+  // Constants that are not template arguments: uploaded once.
   using Constants = std::array<float, 5>;
   const mx::array& Numbers(const Constants& values) {
     const auto it = numbers_.find(values);
@@ -123,8 +122,7 @@ struct ProjectLayout {
   int warps, depth;
 };
 
-// As many chunks on their way at a time as there is room for beside `kept` bytes; no warps when there is
-// none.
+// The largest number of chunks in flight that fits in memory besides `kept` bytes; no warps if nothing fits.
 ProjectLayout LayOut(const MlxWeight& w, int strips, int kept) {
   // As in project.kernel.
   const int width = w.bits == 0 ? 16 : w.bits, row = width * 16 + (width == 4 ? 16 : width == 8 ? 32 : 64);
@@ -141,7 +139,7 @@ ProjectLayout LayOut(const MlxWeight& w, int strips, int kept) {
 bool GpuKernels::Projects(const MlxProjection& p) const {
   const MlxWeight& w = p.weights.weight;
   const int rows = w.out() / (p.gate ? 2 : 1);
-  // Where reading the values takes far longer than a launch, MLX's product reads them faster.
+  // Where reading the values takes much longer than a launch, MLX's product reads them faster.
   if (w.bits == 0 && p.x.shape(1) >= kWide && w.out() >= kWide) return false;
   return language_ == GpuLanguage::kCuda && IsHalf(p.x.dtype()) && p.x.shape(0) <= kProjectRows &&
          p.x.shape(1) % 128 == 0 && rows % 16 == 0 && (w.bits == 0 || w.bits == 4 || w.bits == 8) &&
@@ -224,12 +222,12 @@ mx::array GpuKernels::AttendRows(const AttentionSpec& a, const Queries& queries,
   const mx::array& q = p ? p->q->matrix : *queries.q;
   const mx::array &k = p ? p->k.matrix : q, &v = p ? p->v.matrix : q;
   const int rows = queries.slot.shape(0), together = HeadsTogether(a.heads / a.kv_heads);
-  // Parts begin at multiples of their size, so that a row's sums do not depend on the rows beside it: only on
-  // how many there are and how long the longest is.
+  // Parts begin at multiples of their size, so a row's sums do not depend on the other rows' contents: only
+  // on how many rows there are and how long the longest is.
   const int most = std::max(1, kAttendGroups / (rows * a.heads / together));
   const int size = int(std::bit_ceil(unsigned(std::max(kSmallestPart, Divide(queries.longest, most))))),
             parts = Divide(queries.longest, size);
-  // One kernel of a step and layer at a time may use the tickets: that of the rows that place themselves.
+  // Only one kernel per step and layer may use the tickets: the one for the rows that place themselves.
   const bool joined =
       parts > 1 && p && language_ == GpuLanguage::kCuda && rows * a.heads / together <= kTickets;
   const MlxNorm *q_norm = p ? p->q_norm : nullptr, *k_norm = p ? p->k_norm : nullptr;
@@ -285,7 +283,7 @@ mx::array GpuKernels::AttendRows(const AttentionSpec& a, const Queries& queries,
 
 std::optional<mx::array> GpuKernels::PlaceAndAttend(const MlxPlacement& p, const MlxPlan& plan,
                                                     MlxLayerCache& cache) {
-  const bool newest = int(plan.runs.size()) == plan.count;  // a row a sequence
+  const bool newest = int(plan.runs.size()) == plan.count;  // one row per sequence
   if (!newest || plan.count > kAttendRows || !AttendsHeads(p.attention)) return std::nullopt;
   PD_CHECK(cache.k.flags().row_contiguous && cache.v.flags().row_contiguous &&
            p.k.matrix.dtype() == cache.k.dtype());
@@ -297,7 +295,7 @@ mx::array GpuKernels::Attend(const AttentionSpec& a, const mx::array& q, const M
   if (!AttendsHeads(a)) return MlxKernels::Attend(a, q, plan, cache);
   if (plan.count <= kAttendRows)
     return AttendRows(a, {nullptr, &q, plan.slot, plan.pos, plan.longest}, cache);
-  // Long runs one by one; what lies between them together.
+  // Long runs one by one; the runs between them together.
   std::vector<mx::array> outputs;
   for (size_t from = 0, to; from < plan.runs.size(); from = to) {
     const bool is_short = plan.runs[from].count < kShortRun;

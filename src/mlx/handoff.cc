@@ -10,9 +10,9 @@ namespace pd {
 namespace {
 
 constexpr size_t kUploadBytes = size_t(256)
-                                << 20;  // of a copy, unless one layer has more: an array ends below 2 GB
+                                << 20;  // of a copy, unless one layer has more: an array must be below 2 GB
 
-// The values [1, K, count, D] of one layer: as a view when they lie close together, else packed first.
+// The values [1, K, count, D] of one layer: as a view if they are dense, else packed first.
 mx::array Wrap(const KvLayerView& view, const std::byte* base, int count, const AttentionSpec& a,
                const std::shared_ptr<const void>& owner) {
   const mx::Shape shape{1, a.kv_heads, count, a.head_dim};
@@ -148,7 +148,7 @@ KvSegment MlxBackend::ExportRows(SlotId slot, int first, int count) {
       const auto rows = [&](const mx::array& all) {
         return mx::slice(all, {slot, 0, first, 0}, {slot + 1, a.kv_heads, first + count, a.head_dim});
       };
-      // Joining two arrays makes a third: what is published shares no memory with the cache.
+      // Joining two arrays makes a third, so the published memory is not shared with the cache.
       memory->push_back(mx::concatenate({rows(cache_.layers[i].k), rows(cache_.layers[i].v)}, 0));
     }
     mx::eval(*memory);

@@ -13,7 +13,7 @@ mx::array Scalar(float value, const mx::array& like) { return mx::array(value, l
 mx::array AttendRun(const AttentionSpec& a, const mx::array& q, const mx::array& k, const mx::array& v,
                     int first, int low) {
   const int count = q.shape(2), keys = k.shape(2);
-  // Row i sees token low + j when it is not later, and within the window.
+  // Row i sees token low + j if that is not later and is within the window.
   const auto mask = [&] {
     const mx::array key = mx::expand_dims(mx::arange(low, low + keys, mx::int32), 0);
     const mx::array row = mx::expand_dims(mx::arange(first, first + count, mx::int32), 1);

@@ -1,5 +1,5 @@
-// The fused operations that a step is made of. Composed writes each with plain MLX operations: it is the
-// definition, and runs everywhere; the kernels of our own (gpu_kernels.h) replace it where they apply.
+// The fused operations that a step consists of. Composed writes each with plain MLX operations: it is the
+// definition and runs everywhere; custom kernels (gpu_kernels.h) replace it where they apply.
 #pragma once
 #include <optional>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace pd {
 
-// Neighbouring rows of one step that are neighbouring tokens of one slot.
+// Neighbouring rows of one step that are consecutive tokens of one slot.
 struct MlxRun {
   SlotId slot;
   int row, count, first;  // rows [row, row + count) are tokens [first, first + count)
@@ -19,9 +19,9 @@ struct MlxRun {
 // What a step's operations need to know about its rows.
 struct MlxPlan {
   int count = 0;                                      // N
-  std::vector<MlxRun> runs;                           // they cover all rows, in order
+  std::vector<MlxRun> runs;                           // cover all rows, in order
   mx::array pos = mx::array(0), slot = mx::array(0);  // [N] i32
-  int longest = 0;                                    // keys that the longest row sees
+  int longest = 0;                                    // number of keys that the longest row sees
 };
 
 // Columns [first, first + width) of a matrix.
@@ -36,7 +36,7 @@ struct MlxNorm {
   float eps;
 };
 
-// y = act(first half) * second half of (norm(x) * w^T + bias), or without any of those; + residual.
+// y = act(first half) * second half of (norm(x) * w^T + bias), where each step is optional; + residual.
 struct MlxProjection {
   const mx::array& x;  // [N, in]
   const MlxNorm* norm = nullptr;
@@ -45,19 +45,18 @@ struct MlxProjection {
   const mx::array* residual = nullptr;  // [N, out]
 };
 
-// Queries and keys are normed by head and turned, keys and values join the cache.
+// Queries and keys are normed by head and rotated; keys and values are written to the cache.
 struct MlxPlacement {
   const AttentionSpec& attention;
   const MlxColumns* q;      // [N, H*D]; nullptr when only keys and values are wanted
   const MlxColumns &k, &v;  // [N, K*D]
   const MlxNorm *q_norm = nullptr, *k_norm = nullptr;
-  // [P, dims] f32: cosines, then sines, of each pair; row `angle` [N] i32 of it belongs to each row of the
-  // step.
+  // [P, dims] f32: cosines, then sines, of each pair; row angle[n] of it belongs to row n of the step.
   const mx::array *angles = nullptr, *angle = nullptr;
 };
 
-// Tokens that stay on the device [R] i32, and what the host reads of them [R, 2] i32: the token, and the bits
-// of its log-probability in f32. Reading an array may move it, and so the two share no memory.
+// Tokens that stay on the device [R] i32, and a report for the host [R, 2] i32: the token, and the bits of
+// its log-probability in f32. Reading an array may move it, so the two share no memory.
 struct MlxChoice {
   mx::array tokens, report;
 };
@@ -69,18 +68,18 @@ class MlxKernels {
 
   virtual mx::array Project(const MlxProjection& p);  // [N, out], or [N, out / 2] when gated
 
-  // Whether Place writes into the arrays of the cache, which then never change hands: what a failed step
-  // leaves of other slots' rows is whole. Else each step makes new arrays, and a failure loses them.
+  // Whether Place writes into the cache's arrays, which then are never replaced: a failed step leaves other
+  // slots' rows intact. Otherwise each step makes new arrays, and a failure loses them.
   virtual bool WritesInPlace() const { return false; }
 
-  // Queries ready for Attend [N, H*D]; without q, something that is computed once the cache holds the rows.
+  // Queries ready for Attend [N, H*D]; without q, an array that is computed once the cache holds the rows.
   virtual mx::array Place(const MlxPlacement& p, const MlxPlan& plan, MlxLayerCache& cache);
 
-  // Queries against what the cache holds up to each row's position: [N, H*D].
+  // Attention of queries over the cache up to each row's position: [N, H*D].
   virtual mx::array Attend(const AttentionSpec& a, const mx::array& q, const MlxPlan& plan,
                            const MlxLayerCache& cache);
 
-  // Place and Attend in one, where that is possible: what Attend gives.
+  // Place and Attend in one, with Attend's result; nullopt where that is not possible.
   virtual std::optional<mx::array> PlaceAndAttend(const MlxPlacement&, const MlxPlan&, MlxLayerCache&) {
     return std::nullopt;
   }
@@ -88,14 +87,14 @@ class MlxKernels {
   // x [N, 2 C], gate beside up: act(gate) * up, [N, C].
   virtual mx::array Gate(const mx::array& x, Activation activation);
 
-  // For each row of logits [R, V] the index of the largest, the lowest of equals.
+  // For each row of logits [R, V] the index of the largest, the lowest among equals.
   virtual MlxChoice Greedy(const mx::array& logits);
 
   // Rows ids [N] of a table, times scale: [N, C].
   virtual mx::array Rows(const MlxWeight& table, const mx::array& ids, float scale, mx::Dtype activations);
 };
 
-// x [N, heads, D] with the first dims of each head turned, half against half, by the row's angles [N, dims].
+// x [N, heads, D] with the first dims of each head rotated, half against half, by the row's angles [N, dims].
 mx::array Turn(const mx::array& x, const mx::array& angles);
 mx::array RmsNorm(const mx::array& x, const MlxNorm& norm, int groups);  // [N, C]
 mx::array Activate(const mx::array& x, Activation activation);

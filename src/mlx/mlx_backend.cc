@@ -13,15 +13,15 @@ namespace pd {
 MlxBackend::MlxBackend(std::shared_ptr<const MlxModel> model, std::unique_ptr<MlxKernels> kernels)
     : MlxOps(model->spec, model->activations, std::move(kernels)), model_(std::move(model)) {}
 
-// Steps under way stand on the one that failed. Other slots' rows are in arrays that a failed step leaves
-// alone, if it writes in place; else nobody knows what the arrays hold.
+// Uncollected steps depend on the one that failed. If steps write in place, a failed one leaves other slots'
+// rows intact; otherwise the contents of all arrays are unknown.
 void MlxBackend::LoseSlots(std::span<const SlotId> failed) {
   const bool others_too = !kernels_->WritesInPlace();
   for (auto& [id, slot] : slots_)
     slot.lost = slot.lost || others_too || slot.under_way > 0 || std::ranges::count(failed, id) > 0;
   try {
-    mx::synchronize();  // takes the failure off the stream: steps after this one are none of its business
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): it is the one that brought us here
+    mx::synchronize();  // clears the failure from the stream, so that it does not affect later steps
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): the failure being handled
   }
   if (others_too) cache_.Reset();
   step_slots_.clear();
@@ -31,8 +31,8 @@ void MlxBackend::LoseSlots(std::span<const SlotId> failed) {
 MlxBackend::Slot& MlxBackend::Usable(SlotId slot) {
   Slot& s = slots_.at(slot);
   if (s.lost)
-    throw Fail(ErrorKind::kDevice, "mlx: slot {} was lost when the device failed; close it and begin again",
-               slot);
+    throw Fail(ErrorKind::kDevice,
+               "mlx: slot {} was lost when the device failed; close it and open a new one", slot);
   return s;
 }
 
@@ -74,7 +74,7 @@ void MlxBackend::BeginRows(const Rows& rows) {
       plan.runs.push_back({slot, i, 1, rows.pos[size_t(i)]});
     }
   }
-  // A decode step that continues the last one finds everything on the device already.
+  // A decode step that continues the last one finds all its inputs on the device.
   const bool same_slots = std::ranges::equal(rows.slot, step_slots_);
   const bool next = same_slots && std::ranges::equal(rows.pos, step_pos_, {}, [](int p) { return p - 1; });
   plan.slot = same_slots ? plan_.slot : Vector(rows.slot);
@@ -93,8 +93,8 @@ void MlxBackend::BeginLayer(int layer, Tensor& x) {
   OnDevice(step_slots_, [&] { SubmitLayer(layer, x); });
 }
 
-// Tokens of the rows [N]: what the host gave, and where it gave kLastSampled, what the slot's last step left
-// on the device.
+// Tokens of the rows [N]: the host's ids; for kLastSampled, the token that the slot's last step left on the
+// device.
 mx::array MlxBackend::Ids(const Rows& rows) const {
   std::vector<mx::array> pieces;
   for (size_t from = 0, to; from < rows.ids.size(); from = to) {
@@ -153,7 +153,7 @@ MlxBackend::Running MlxBackend::Start(const Rows& rows, const std::optional<Tens
   });
 }
 
-// Counts a step as under way in its slots.
+// Counts a step as uncollected in its slots.
 void MlxBackend::Count(Running& running, const Rows& rows) {
   for (SlotId slot : rows.slot)
     if (running.slots.empty() || running.slots.back() != slot) running.slots.push_back(slot);
@@ -165,7 +165,7 @@ std::vector<Sampled> MlxBackend::Finish(Running running) {
     if (const auto it = slots_.find(slot); it != slots_.end() && it->second.under_way > 0)
       --it->second.under_way;
   if (running.failures != failures_)
-    throw Fail(ErrorKind::kDevice, "mlx: a step before this one failed, and this one with it");
+    throw Fail(ErrorKind::kDevice, "mlx: an earlier step failed, so this one failed too");
   if (!running.pending) return std::move(running.sampled);
   OnDevice(running.slots, [&] {
     running.pending->eval();

@@ -1,4 +1,4 @@
-// MlxBackend: MlxOps with weights, slots and sampling: what LocalDevice makes a device of.
+// MlxBackend: MlxOps with weights, slots and sampling, for LocalDevice.
 #pragma once
 #include <map>
 #include <memory>
@@ -34,36 +34,36 @@ class MlxBackend : public MlxOps {
 
   SlotId OpenSlot(int capacity, const Variant& variant);
   void CloseSlot(SlotId slot);
-  void TruncateSlot(SlotId, int) {}  // what lies behind a slot's length is never read
+  void TruncateSlot(SlotId, int) {}  // the part past a slot's length is never read
   void BeginRows(const Rows& rows);
   void BeginLayer(int layer, Tensor& x);
   void ImportRows(SlotId slot, const KvSegment& segment);
   KvSegment ExportRows(SlotId slot, int first, int count);
   std::span<const float> ReadLogits(const Tensor& logits);
 
-  // A step under way. The host reads `pending` and nothing else of it: reading an array may move it, and the
-  // next step uses the others.
+  // A submitted step. The host reads only `pending`: reading an array may move it, and the next step uses the
+  // others.
   struct Running {
     std::optional<mx::array>
-        pending;          // MlxChoice's report; without logits, what is there once keys and values are
-    bool chosen = false;  // it is a report
-    std::vector<Sampled> sampled;  // chosen on the host already: some row asked for more than the device does
+        pending;          // MlxChoice's report; without logits, an array computed with keys and values
+    bool chosen = false;  // pending is a report
+    std::vector<Sampled> sampled;  // by the host already, if some row needs more than the device can do
     std::vector<SlotId> slots;     // of its rows
-    int failures = 0;              // that there had been when it was started
+    int failures = 0;              // failures_ when it was started
   };
   Running Start(const Rows& rows, const std::optional<Tensor>& logits, std::span<const SampleSpec> sample);
   std::vector<Sampled> Finish(Running running);
 
  private:
   struct LastToken {
-    mx::array tokens;  // [R] i32: what some step sampled
+    mx::array tokens;  // [R] i32: sampled by a step
     int row;
   };
   struct Slot {
     int capacity = 0;
     Variant variant;
     bool lost = false;
-    int under_way = 0;              // steps with rows of it that nobody has collected
+    int under_way = 0;              // uncollected steps with rows of this slot
     std::optional<LastToken> last;  // what this slot sampled last
   };
 
@@ -71,7 +71,7 @@ class MlxBackend : public MlxOps {
   mx::array Ids(const Rows& rows) const;
   std::vector<Sampled> SampleOnHost(const Rows& rows, const mx::array& logits,
                                     std::span<const SampleSpec> sample);
-  // Runs what computes on the device for these slots. A failure loses them and leaves as Error.
+  // Runs work on the device for these slots. A failure loses the slots and is thrown as Error.
   template <class F>
   auto OnDevice(std::span<const SlotId> slots, F compute) {
     try {
@@ -88,7 +88,7 @@ class MlxBackend : public MlxOps {
 
   std::shared_ptr<const MlxModel> model_;
   std::map<SlotId, Slot> slots_;
-  std::vector<SlotId> step_slots_;  // of the last step's rows, whose arrays plan_ holds
+  std::vector<SlotId> step_slots_;  // of the rows of the last step, whose arrays plan_ holds
   std::vector<int32_t> step_pos_;
   int failures_ = 0;
   Sampler sampler_;

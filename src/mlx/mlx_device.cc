@@ -9,8 +9,8 @@
 namespace pd {
 namespace {
 
-// What MLX throws while a step is put together leaves as Error too. Nothing has run by then: slots keep what
-// they hold.
+// Also converts what MLX throws while a step is built to Error. Nothing has run by then: slots keep their
+// contents.
 class MlxDevice final : public DecodeDevice {
  public:
   explicit MlxDevice(LocalDevice<MlxBackend> device) : device_(std::move(device)) {}
@@ -45,7 +45,7 @@ class MlxDevice final : public DecodeDevice {
   LocalDevice<MlxBackend> device_;
 };
 
-// The kind of the matrices, for the default of the activations.
+// The type of the matrices, for the default activation type.
 bool HasBf16(const ModelSpec& spec, const Weights<TensorView>& tensors) {
   bool found = false;
   ForEachWeight(spec, tensors, [&](const TensorView& t, const WeightInfo&) {
@@ -59,7 +59,7 @@ MlxWeightOptions ResolveOptions(const ModelSpec& spec, const Weights<TensorView>
   if (options.quantise_bits != 0 && options.quantise_bits != 4 && options.quantise_bits != 8)
     throw Fail(ErrorKind::kUnsupported, "mlx: quantisation to {} bits; choose 4 or 8", options.quantise_bits);
   if (options.max_rows < 1)
-    throw Fail(ErrorKind::kUnsupported, "mlx: at most {} rows a step; choose 1 or more", options.max_rows);
+    throw Fail(ErrorKind::kUnsupported, "mlx: max_rows is {}; choose 1 or more", options.max_rows);
   DType type = DType::kF32;
   if (options.activations) {
     type = *options.activations;
@@ -84,7 +84,7 @@ const Support& Supported() {
   return support;
 }
 
-// What the keys and values depend on beside the file's weights.
+// What keys and values depend on besides the file's weights.
 std::string Producer(const MlxWeightOptions& options) {
   return fmt::format("mlx {} {} q{}", MlxBackendName(), Name(FromMlx(options.activations)),
                      options.quantise_bits);
@@ -99,9 +99,9 @@ std::vector<std::string> Describe(const MlxWeightChanges& changes, const MlxWeig
   const char* type = Name(FromMlx(options.activations));
   std::vector<std::string> notes;
   for (const auto& [from, change] : changes.rounded)
-    notes.push_back(
-        fmt::format("mlx: {} {} matrices keep their codes; scales are rounded to {}, by {:.1e} at most",
-                    change.matrices, Name(from), type, change.rounding));
+    notes.push_back(fmt::format(
+        "mlx: {} {} matrices keep their codes; scales are rounded to {}, relative error at most {:.1e}",
+        change.matrices, Name(from), type, change.rounding));
   for (const auto& [from, change] : changes.plain)
     notes.push_back(
         fmt::format("mlx: {} {} matrices are held as {}: {}, {} in the file{}", change.matrices, Name(from),
@@ -109,7 +109,7 @@ std::vector<std::string> Describe(const MlxWeightChanges& changes, const MlxWeig
                     change.device_bytes > change.file_bytes ? "; quantising to 4 or 8 bits takes less" : ""));
   if (changes.requantised.matrices > 0)
     notes.push_back(fmt::format(
-        "mlx: {} matrices are quantised to {} bits, as asked for: {}, {} in the file; answers will differ",
+        "mlx: {} matrices are quantised to {} bits, as requested: {}, {} in the file; answers will differ",
         changes.requantised.matrices, options.quantise_bits, Size(changes.requantised.device_bytes),
         Size(changes.requantised.file_bytes)));
   return notes;
@@ -139,10 +139,11 @@ std::shared_ptr<const MlxModel> LoadMlxModel(const ModelSpec& spec, const Weight
     model->weight_bytes = SumBytes(spec, tensors, resolved);
     const size_t limit = mx::get_memory_limit(), used = mx::get_active_memory();
     if (model->weight_bytes + used > limit)
-      throw Fail(ErrorKind::kOutOfMemory,
-                 "mlx: the weights take {} MB beside {} MB in use, the limit is {} MB; use a smaller or more "
-                 "quantised model",
-                 model->weight_bytes >> 20, used >> 20, limit >> 20);
+      throw Fail(
+          ErrorKind::kOutOfMemory,
+          "mlx: the weights take {} MB on top of {} MB in use, the limit is {} MB; use a smaller or more "
+          "quantised model",
+          model->weight_bytes >> 20, used >> 20, limit >> 20);
     model->spec = spec;
     model->id = {SpecDigest(spec), digest ? *digest : WeightsDigest(spec, tensors),
                  ComputedBy(Producer(resolved))};
@@ -173,7 +174,7 @@ void LeaveMlxThread() {
   try {
     mx::synchronize();
     mx::clear_streams();
-  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): of a device that failed, which was said
+  } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): of a failed device, reported earlier
   }
 }
 

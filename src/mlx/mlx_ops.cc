@@ -6,12 +6,13 @@ namespace pd {
 namespace {
 
 constexpr int kManyRows =
-    256;  // of a step whose intermediate results take more memory than its kernels take launches
+    256;  // above this, a step's intermediate results take more memory than its kernels take launches
 
 }  // namespace
 
-// What a step computes on the way is freed when the device has got there, and the host is far ahead of it: a
-// long prompt's would all exist at once. So the host waits here until the layer before the last one is done.
+// Intermediate results of a step are freed when the device gets there, and the host is far ahead of it: those
+// of a long prompt would all exist at once. So the host waits here until the layer before the last one is
+// done.
 void MlxOps::SubmitLayer(int layer, const Tensor& x) {
   if (layer == 0) last_layer_.reset();
   if (plan_.count < kManyRows) return;
@@ -26,7 +27,7 @@ MlxTensor MlxOps::Embed(const Weight& table, float scale, const Rows&) {
 }
 
 MlxTensor MlxOps::Norm(const Tensor& x, const NormWeights<Weight>& w, const NormSpec& spec) {
-  if (spec.mean || !w.gain) {  // computed at once: the fused kernels take an RMSNorm with a gain
+  if (spec.mean || !w.gain) {  // computed now: the fused kernels need an RMSNorm with a gain
     const auto value = [](const std::optional<Weight>& vector) {
       return vector ? std::optional(*vector->values) : std::nullopt;
     };
@@ -105,7 +106,7 @@ MlxTensor MlxOps::Add(Tensor x, const Tensor& y, float scale) {
 
 MlxTensor MlxOps::Logits(const Tensor& x, const Weight& head, std::optional<float> cap, float scale,
                          const Rows&) {
-  // Rows are picked before the final norm, which then has fewer of them.
+  // Picks rows before the final norm, so that it has fewer of them.
   Node node = *x.node_;
   if (logit_rows_) {
     if (node.norm && !node.value && node.groups == 1) {
@@ -141,7 +142,8 @@ const MlxColumns& MlxOps::Force(Node& node) {
   return *node.value;
 }
 
-// A part of a stacked product when the weights are part of a stack, so that the other parts come with it.
+// A part of a stacked product if the weights are part of a stack, so that all its parts are computed
+// together.
 MlxColumns MlxOps::Multiply(Node& input, const LinearWeights<Weight>& w) {
   const auto* stack = w.weight.stack.get();
   if (!stack) {
@@ -167,7 +169,7 @@ mx::array MlxOps::Project(Node& input, const LinearWeights<Weight>& w, const Act
 
 MlxPlacement MlxOps::Placement(const PendingAppend& append, Node* q) {
   const AttentionSpec& a = *append.attention;
-  // Takes the rotation, then the norm of heads, off a node: what is left is forced.
+  // Takes the rotation, then the norm of heads, from a node; the rest is computed.
   const bool turned_last = a.rope && !(a.qk_norm && a.qk_norm->after_rope);
   const auto unwrap = [&](Node& node, int heads, const MlxNorm** norm) -> const MlxColumns& {
     *norm = nullptr;

@@ -1,4 +1,4 @@
-// MlxOps: the vocabulary of Forward over MLX arrays.
+// MlxOps: the operations of Forward over MLX arrays.
 #pragma once
 #include <memory>
 #include <optional>
@@ -10,10 +10,9 @@
 
 namespace pd {
 
-// A matrix [N, C], or how it comes about. Small operations cost a launch each, so that one which the next can
-// take into its own kernel waits until it is known what the next is: a norm before a product, a product
-// before a gate or an addition, a norm and a rotation before keys join the cache. Copies share the matrix and
-// what is known of it.
+// A matrix [N, C], or how to compute it. Each small operation costs a launch, so one that the next operation
+// can include in its own kernel is deferred: a norm before a product, a product before a gate or an addition,
+// a norm and a rotation before keys are written to the cache. Copies share the matrix and its cached results.
 class MlxTensor {
  public:
   explicit MlxTensor(mx::array ready) : node_(std::make_shared<Node>(Of(std::move(ready)))) {}
@@ -21,13 +20,13 @@ class MlxTensor {
  private:
   friend class MlxOps;
   struct Node {
-    std::optional<MlxColumns> value;  // once computed, or from the start
-    // Else, of `input`:
+    std::optional<MlxColumns> value;  // set once computed
+    // Otherwise computed from `input`:
     std::shared_ptr<Node> input;
     std::optional<MlxNorm> norm;  // normed, in `groups` parts of each row,
     int groups = 1;
     const LinearWeights<MlxWeight>* linear = nullptr;  // or multiplied,
-    const RopeSpec* rope = nullptr;                    // or each head turned.
+    const RopeSpec* rope = nullptr;                    // or each head rotated.
     int heads = 0;
     // Products of this matrix with stacked weights, which serve several of Forward's products.
     const LinearWeights<MlxWeight>* stack = nullptr;
@@ -64,11 +63,11 @@ class MlxOps {
       : activations_(activations), kernels_(std::move(kernels)), cache_(spec, activations), tables_(spec) {}
 
   mx::array Array(const Tensor& x) { return Force(*x.node_).Array(); }
-  // Before each layer, with the stream x: submits what there is, layer by layer, when the step has many rows.
+  // Called before each layer, with the stream x: submits work layer by layer when the step has many rows.
   void SubmitLayer(int layer, const Tensor& x);
-  // Stores what Append left for an Attend that never came. The result is computed once the cache holds it.
+  // Stores the rows of an Append without an Attend. The result is computed once the cache holds them.
   std::optional<mx::array> FlushAppend();
-  void DropAppend() { append_.reset(); }  // of a step that failed
+  void DropAppend() { append_.reset(); }  // after a failed step
 
   mx::Dtype activations_;
   std::unique_ptr<MlxKernels> kernels_;
@@ -76,7 +75,7 @@ class MlxOps {
   RopeTables tables_;
   MlxPlan plan_;
   mx::array ids_ = mx::array(0);         // [N] i32
-  std::optional<mx::array> logit_rows_;  // [R] i32; unset: every row
+  std::optional<mx::array> logit_rows_;  // [R] i32; nullopt: every row
 
  private:
   using Node = MlxTensor::Node;
@@ -94,7 +93,7 @@ class MlxOps {
 
   std::optional<PendingAppend> append_;
   std::optional<mx::array>
-      last_layer_;  // the stream before the last layer begun, when layers are submitted one by one
+      last_layer_;  // the stream before the latest layer, when layers are submitted one by one
 };
 
 }  // namespace pd

@@ -6,7 +6,7 @@
 namespace pd {
 namespace {
 
-// The best of several runs, in seconds; `make` builds a result that is then computed.
+// The best of several runs, in seconds; `make` builds a result, which is then computed.
 template <class F>
 double BestSeconds(F make) {
   using Clock = std::chrono::steady_clock;
@@ -17,7 +17,7 @@ double BestSeconds(F make) {
     const auto start = Clock::now();
     mx::eval(result);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
-    if (run == 1 || (run > 1 && seconds < best)) best = seconds;  // the first compiles
+    if (run == 1 || (run > 1 && seconds < best)) best = seconds;  // the first run compiles
   }
   return best;
 }

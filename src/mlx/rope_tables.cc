@@ -46,8 +46,7 @@ void RopeTables::Begin(std::span<const int32_t> pos, std::span<const RopeVariant
   const bool mixed =
       std::any_of(variants.begin(), variants.end(), [&](auto& v) { return !(v == variants[0]); });
   variants_.assign(variants.begin(), mixed ? variants.end() : variants.begin() + 1);
-  // Sequences with different variants in one step are rare: their rows are then gathered into a table of
-  // their own.
+  // Steps that mix variants are rare: their rows are then gathered into a table of their own.
   angle_ = mixed ? mx::arange(0, int(pos.size()), mx::int32) : pos_array;
 }
 

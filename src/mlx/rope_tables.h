@@ -1,4 +1,4 @@
-// Cosines and sines of every position and rotation in use, made in double and kept on the device.
+// Cosines and sines for all positions and rotations in use, computed in double and kept on the device.
 #pragma once
 #include <map>
 #include <optional>
@@ -15,7 +15,7 @@ class RopeTables {
  public:
   explicit RopeTables(const ModelSpec& spec);
 
-  // Makes ready for a step whose row i is at pos[i] of a sequence of variants[i]. `pos_array` holds pos.
+  // Prepares for a step whose row i is at pos[i] of a sequence of variants[i]. `pos_array` holds pos.
   void Begin(std::span<const int32_t> pos, std::span<const RopeVariant> variants, const mx::array& pos_array);
 
   // [P, dims] f32: cosines, then sines. Row Angle()[i] belongs to row i of the step.
@@ -43,9 +43,9 @@ class RopeTables {
   const mx::array& TableFor(Rotation& rotation, const RopeVariant& variant, int positions);
 
   std::vector<Rotation> rotations_;    // the distinct ones of the spec
-  std::vector<RopeVariant> variants_;  // of the running step: one, or one for each row
+  std::vector<RopeVariant> variants_;  // of the running step: one, or one per row
   mx::array pos_ = mx::array(0), angle_ = mx::array(0);
-  int positions_ = 0;  // of the running step: the last, plus one
+  int positions_ = 0;  // of the running step: the last position plus one
 };
 
 }  // namespace pd

@@ -8,7 +8,7 @@
 namespace pd {
 namespace {
 
-// One number of each rule, [R, 1].
+// One number per rule, [R, 1].
 template <class T, class F>
 mx::array PerRow(std::span<const SampleSpec> sample, mx::Dtype type, F number) {
   std::vector<T> values;
@@ -16,7 +16,7 @@ mx::array PerRow(std::span<const SampleSpec> sample, mx::Dtype type, F number) {
   return mx::array(values.begin(), {int(values.size()), 1}, type);
 }
 
-// Weights [R, V] with those that top_k, top_p and min_p leave out set to zero.
+// Weights [R, V], set to zero where top_k, top_p and min_p exclude a token.
 mx::array Filter(const mx::array& logits, const mx::array& weights, std::span<const SampleSpec> sample) {
   const mx::array min_p = PerRow<float>(sample, mx::float32, [](auto& s) { return s.min_p; });
   const auto likely = [&](const mx::array& w) {
@@ -37,12 +37,12 @@ mx::array Filter(const mx::array& logits, const mx::array& weights, std::span<co
   return mx::put_along_axis(mx::zeros_like(weights), order, likely(w), 1);
 }
 
-// The first token at which the running sum of weights [R, V] exceeds the row's share u of the whole: [R] i32.
+// The first token at which the running sum of weights [R, V] exceeds the row's share u of the total: [R] i32.
 mx::array Draw(const mx::array& weights, const mx::array& u) {
   const mx::array running = mx::cumsum(weights, 1);
   const mx::array total = mx::slice(running, {0, weights.shape(1) - 1}, running.shape());
   const auto count = [](const mx::array& holds) { return mx::sum(mx::astype(holds, mx::int32), 1); };
-  // Rounding may put u * total on the total itself: never beyond the last token of positive weight.
+  // Rounding may make u * total equal the total: stay at the last token of positive weight.
   return mx::minimum(count(mx::less_equal(running, u * total)), count(mx::less(running, total)));
 }
 

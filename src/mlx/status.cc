@@ -11,7 +11,7 @@
 namespace pd {
 namespace {
 
-// The folder of the image that holds MLX: its kernels for Metal lie beside it.
+// The folder of the library file that holds MLX: its Metal kernels are in the same folder.
 std::filesystem::path LibraryFolder() {
   Dl_info info;
   if (dladdr(reinterpret_cast<const void*>(&mx::version), &info) == 0) return {};
@@ -61,7 +61,7 @@ MlxStatus GetMlxStatus() {
   status.version = mx::version();
   const std::string built = fmt::format("{}.{}.{}", MLX_VERSION_MAJOR, MLX_VERSION_MINOR, MLX_VERSION_PATCH);
   if (status.version != built) {
-    // Arrays are laid out by its headers: another version would read our memory wrongly.
+    // Its headers define how arrays are laid out: another version would read our memory wrongly.
     status.problem = fmt::format("mlx: built for MLX {}, but {} is loaded from {}; install the two together",
                                  built, status.version, LibraryFolder().string());
     return status;
@@ -70,7 +70,7 @@ MlxStatus GetMlxStatus() {
     const mx::Device device = mx::default_device();
     if (status.backend != "cpu" && device != mx::Device::gpu) {
       status.problem =
-          fmt::format("mlx: built for {}, and MLX sees no GPU; check its driver", status.backend);
+          fmt::format("mlx: built for {}, but MLX finds no GPU; check the driver", status.backend);
       return status;
     }
     const auto& properties = mx::device_info(device);

@@ -42,7 +42,7 @@ size_t BytesIn(const TensorView& tensor, const Format& format, mx::Dtype activat
   return count * size_t(format.bits) / 8 + count / size_t(format.group) * 2 * item;
 }
 
-// Codes, as MLX packs them: the first in the lowest bits, `bits` words.
+// Codes as MLX packs them: the first in the lowest bits, `bits` words.
 void PackCodes(const QuantGroup& group, int bits, uint32_t* words) {
   uint64_t held = 0;
   int count = 0;
@@ -55,10 +55,9 @@ void PackCodes(const QuantGroup& group, int bits, uint32_t* words) {
   }
 }
 
-// One group's codes, as MLX packs them, and its scale and bias.
-// Q8_0: d * q = d * (q + 128) - 128 d. Q4_0: d * (q - 8) = d * q - 8 d. Q5_0 likewise. The rest is affine as
-// it stands. These products are exact in binary16 and float (a multiplication by a power of two), unless they
-// overflow.
+// One group's codes, as MLX packs them, and its scale and bias. Q8_0: d * q = d * (q + 128) - 128 d. Q4_0: d
+// * (q - 8) = d * q - 8 d. Q5_0 is similar; the others are already affine. These products are exact in
+// binary16 and float (a multiplication by a power of two), unless they overflow.
 void UnpackGroup(DType type, const std::byte* row, int64_t index, uint32_t* codes, float* scale,
                  float* bias) {
   if (type != DType::kQ8_0 && type != DType::kQ4_0 && type != DType::kQ4_1) {
@@ -94,8 +93,8 @@ void UnpackGroup(DType type, const std::byte* row, int64_t index, uint32_t* code
   }
 }
 
-// A tensor arrives in pieces of rows that are joined on the device: MLX then allocates the whole in the
-// device's own memory and not where the host wrote it, and the host holds one piece at a time.
+// A tensor arrives in pieces of rows that are joined on the device. MLX then allocates the whole tensor in
+// the device's own memory instead of where the host wrote it, and the host holds one piece at a time.
 class Joiner {
  public:
   void Add(mx::array piece) {
@@ -112,13 +111,13 @@ class Joiner {
   std::vector<mx::array> pieces_;
 };
 
-// Rows of a piece: at least two pieces where there are two rows, so that they are joined.
+// Rows per piece: at least two pieces if there are two rows, so that they are joined.
 int64_t PieceRows(int64_t rows, size_t row_bytes) {
   return std::max<int64_t>(
       1, std::min<int64_t>((rows + 1) / 2, int64_t(kPieceBytes / std::max<size_t>(row_bytes, 1))));
 }
 
-// Scales or biases [n, groups] in the type of the activations. *rounding grows to the largest relative error.
+// Scales or biases [n, groups] in the activations' type. Raises *rounding to the largest relative error.
 mx::array Rounded(const std::vector<float>& values, int n, mx::Dtype activations, float* rounding) {
   const mx::array exact(values.begin(), {n, int(values.size()) / n}, mx::float32);
   const mx::array rounded = mx::astype(exact, activations);
@@ -153,7 +152,7 @@ MlxWeight LoadCodes(const TensorView& tensor, const Format& format, mx::Dtype ac
       for (size_t i = at; i < at + size_t(groups); ++i)
         if (!(std::abs(b[i]) <= largest && std::abs(s[i]) <= largest))
           throw Fail(ErrorKind::kUnsupported,
-                     "{}: row {} has a scale of {} and a bias of {}, more than f16 holds; use activations "
+                     "{}: row {} has a scale of {} and a bias of {}, beyond f16; use activations "
                      "bf16 or f32",
                      tensor.name, first + r, s[i], b[i]);
     }
@@ -167,7 +166,7 @@ MlxWeight LoadCodes(const TensorView& tensor, const Format& format, mx::Dtype ac
   return w;
 }
 
-// Rows [first, first + n) of a tensor, in the file's type where MLX has it.
+// Rows [first, first + n) of a tensor, in the file's type if MLX supports it.
 mx::array ReadRows(const TensorView& tensor, int64_t first, int64_t n) {
   const mx::Shape shape =
       tensor.shape.size() == 2 ? mx::Shape{int(n), int(tensor.columns())} : mx::Shape{int(tensor.columns())};
@@ -214,13 +213,13 @@ mx::array RowsOf(const mx::array& a, int from, int count) {
   return view;
 }
 
-// Puts matrices of one format over each other and makes the parts views of the whole.
+// Stacks matrices of one format vertically and makes the parts views of the whole.
 void Stack(std::vector<LinearWeights<MlxWeight>*> parts) {
   const MlxWeight& first = parts[0]->weight;
   for (const auto* part : parts)
     if (part->weight.bits != first.bits || part->weight.group != first.group ||
         part->bias.has_value() != parts[0]->bias.has_value())
-      return;  // files that mix formats: each part is multiplied on its own
+      return;  // a file that mixes formats: each part is multiplied separately
   const auto join = [&](auto member) {
     Joiner joiner;
     for (auto* part : parts) joiner.Add(member(*part));

@@ -1,4 +1,4 @@
-// Weights as MLX multiplies by them, made from what a file holds.
+// Weights in the forms that MLX multiplies, made from a file's tensors.
 #pragma once
 #include <functional>
 #include <map>
@@ -17,9 +17,10 @@ struct MlxWeight {
                                             // [out, in * bits / 32]
   std::optional<mx::array> scales, biases;  // of codes: [out, in / group]
   int bits = 0, group = 0;                  // bits 0: plain
-  // This matrix is some rows of a larger one: q over k over v, gate over up. One product gives them all.
+  // This matrix is some rows of a larger one: q over k over v, gate over up. One product computes all of
+  // them.
   std::shared_ptr<const LinearWeights<MlxWeight>> stack;
-  int stack_row = 0;  // the first of them
+  int stack_row = 0;  // first row in the stack
 
   int out() const { return values->shape(0); }
 };
@@ -29,14 +30,14 @@ struct MlxWeightOptions {
   int quantise_bits = 0;                // MlxOptions
 };
 
-// What became of matrices that the device does not hold as the file does.
+// Changes to matrices that the device holds in another form than the file.
 struct MlxWeightChanges {
   struct Change {
     int matrices = 0;
     size_t file_bytes = 0, device_bytes = 0;
-    float rounding = 0;  // of scales and biases, relative, at most
+    float rounding = 0;  // largest relative error of scales and biases
   };
-  std::map<DType, Change> rounded;  // codes as they are, scales and biases rounded to the activations' type
+  std::map<DType, Change> rounded;  // codes unchanged, scales and biases rounded to the activations' type
   std::map<DType, Change> plain;    // held as values of the activations' type
   Change requantised;
 };
@@ -45,7 +46,7 @@ struct MlxWeightChanges {
 size_t BytesOf(const TensorView& tensor, const WeightInfo& info, const MlxWeightOptions& options);
 
 // All weights, evaluated, in the device's memory.
-// Throws kUnsupported when a scale leaves the activations' range (the remedy: other activations).
+// Throws kUnsupported when a scale is beyond the activations' range; the remedy is another activation type.
 Weights<MlxWeight> LoadWeights(const ModelSpec& spec, const Weights<TensorView>& tensors,
                                const MlxWeightOptions& options, MlxWeightChanges* changes = nullptr,
                                const std::function<void(size_t done, size_t total)>& progress = {});

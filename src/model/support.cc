@@ -59,6 +59,8 @@ class Needs {
     }
     If(s.per_layer.has_value(), Feature::kPerLayerInputs);
     If(s.scalar, Feature::kLayerScalar);
+    If(std::holds_alternative<std::monostate>(s.mixer) || s.ffn.size() != 1 || s.post_ffn,
+       Feature::kLayerShape);
   }
 
   void Attention(const AttentionSpec& a) {
@@ -121,6 +123,8 @@ const char* Name(Feature feature) {
       return "embeddings of each layer's own";
     case Feature::kLayerScalar:
       return "a layer with a scalar";
+    case Feature::kLayerShape:
+      return "other parts than one mixer and one feed-forward branch";
     case Feature::kMtp:
       return "layers for multi-token prediction";
     case Feature::kAdapters:

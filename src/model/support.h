@@ -30,6 +30,7 @@ enum class Feature : uint8_t {
   kExperts,
   kPerLayerInputs,
   kLayerScalar,
+  kLayerShape,  // no mixer, or not exactly one branch
   kMtp,
   kAdapters,
   kCount

@@ -21,15 +21,18 @@ using Shape = std::vector<int64_t>;
 
 // Which tensor of the model or of a layer this is.
 enum class Part : uint8_t {
+  // the model, and PerLayerInputs
   kEmbed,
   kFinalNorm,
   kHead,
   kPerLayerEmbed,
   kPerLayerModel,
-  kPerLayerNorm,  // PerLayerInputs: table, projection, norm
+  kPerLayerNorm,
+  // norms of a layer
   kPreMixer,
   kPostMixer,
   kPostFfn,
+  // attention
   kQ,
   kK,
   kV,
@@ -37,12 +40,14 @@ enum class Part : uint8_t {
   kQNorm,
   kKNorm,
   kSinks,
-  kAttnGate,  // attention
+  kAttnGate,
+  // latent attention
   kQDown,
   kQDownNorm,
   kKvDown,
   kKvDownNorm,
-  kKvUp,  // latent attention
+  kKvUp,
+  // mixers with a state
   kQkv,
   kZ,
   kBeta,
@@ -51,16 +56,18 @@ enum class Part : uint8_t {
   kDecayBias,
   kDecayRate,
   kMixerNorm,
-  kOut,   // mixers with a state
+  kOut,
   kSkip,  // Mamba's D
   kGateB,
   kGateC,
-  kIn,  // short convolution
+  kIn,
+  // a feed-forward branch
   kPreBranch,
   kPostBranch,
   kGate,
   kUp,
   kDown,
+  // experts
   kRouter,
   kSelectBias,
   kExpertGate,
@@ -74,10 +81,12 @@ enum class Part : uint8_t {
   kSharedUp,
   kSharedDown,
   kSharedWeight,
+  // the embedding of a layer's own, and its scalar
   kPerLayerIn,
   kPerLayerOut,
   kPerLayerPost,
   kScalar,
+  // multi-token prediction
   kMtpEmbedNorm,
   kMtpHiddenNorm,
   kMtpEmbedIn,

@@ -78,6 +78,7 @@ class Loader {
     CpuDeviceOptions options;
     options.max_rows = kCpuRows;
     options.cores = cores;
+    options.cancelled = options_.cancelled;
     return OpenCpuDevice(cpu_, Pool(cores), options);
   }
 
@@ -97,8 +98,15 @@ class Loader {
   }
 
   std::unique_ptr<PrefillDevice> OpenCoreMl(const std::vector<int>& cores) {
-    const Bundle bundle = ReadBundle(options_.bundle);
+    std::unique_ptr<PrefillDevice> device;
+    UseBundle(options_.bundle, [&](const Bundle& bundle) { device = OpenBundle(cores, bundle); });
+    return device;
+  }
+
+ private:
+  std::unique_ptr<PrefillDevice> OpenBundle(const std::vector<int>& cores, const Bundle& bundle) {
     CoreMlOptions options;
+    options.cancelled = options_.cancelled;
     std::shared_ptr<CoreMl> core_ml = options_.predictors ? nullptr : SystemCoreMl();
     if (!core_ml) {
       options.physical.cores = cores;
@@ -112,7 +120,6 @@ class Loader {
     return OpenCoreMlPrefill(source_, bundle, opened.Factory(), std::move(options));
   }
 
- private:
   std::shared_ptr<ThreadPool> Pool(const std::vector<int>& cores) {
     if (!cores.empty()) return std::make_shared<ThreadPool>(int(cores.size()), cores);
     if (!pool_) pool_ = std::make_shared<ThreadPool>(AllThreads(options_));
@@ -249,7 +256,7 @@ std::unique_ptr<PrefillDevice> Loader::OpenPrefill(const Entry& entry, const std
   if (entry.open_prefill) return (this->*entry.open_prefill)(cores);
   auto device = (this->*entry.open)(cores);
   if (OnGpu(*device)) WarmUp(*device, {}, std::array{std::min(kWarmChunk, source_.spec.max_context)});
-  return std::make_unique<PrefillVia>(std::move(device));
+  return std::make_unique<PrefillVia>(std::move(device), options_.cancelled);
 }
 
 std::string Gigabytes(size_t bytes) { return fmt::format("{:.1f} GB", double(bytes) / 1e9); }

@@ -51,6 +51,9 @@ struct OpenOptions {
   // Not both 0: prefill and decode on the CPU get processors of their own, this many; 0: what the other
   // leaves. Devices that do not overlap compute at the same time.
   int prefill_threads = 0, decode_threads = 0;
+  // Asked while a device computes a prompt or a step, between layers or calls, on the device's thread; true
+  // ends that with kCancelled. For good: the device is of no use then but to be closed. Empty: never.
+  std::function<bool()> cancelled = {};
   // Told how far loading is, on the caller's thread; what it throws ends the loading.
   std::function<void(size_t done_bytes, size_t total_bytes)> progress = {};
   std::filesystem::path bundle = {};  // of the device that needs one

@@ -56,6 +56,7 @@ uint64_t Read(std::span<const uint64_t> words) {
 
 // The entries of the file; empty when it is absent or has another format.
 Json ReadEntries(const std::filesystem::path& file) {
+  if (file.empty()) return Json::array();
   try {
     const Json json = ParseJson(ReadTextFile(file), file.string());
     if (json.is_object() && json.value("version", 0) == kVersion &&
@@ -163,6 +164,7 @@ double BandwidthStore::Improve(const BandwidthKey& key) const {
 }
 
 void BandwidthStore::Keep(const BandwidthKey& key, double rate) const {
+  if (file_.empty()) return;
   Json entries = Json::array();
   for (const Json& entry : ReadEntries(file_))
     if (!Matches(entry, key)) entries.push_back(entry);

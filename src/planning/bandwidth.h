@@ -23,7 +23,8 @@ BandwidthKey BandwidthKeyFor(size_t bytes, int threads);
 // Bytes a second, the best of several passes over memory of that size; takes about 0.2 s.
 double MeasureBandwidth(size_t bytes, int threads);
 
-// Rates kept in a JSON file. Not thread-safe; processes may share the file, and the last write wins.
+// Rates kept in a JSON file; an empty name keeps nothing. Not thread-safe; processes may share the file, and
+// the last write wins.
 class BandwidthStore {
  public:
   explicit BandwidthStore(std::filesystem::path file) : file_(std::move(file)) {}

@@ -9,6 +9,8 @@
 namespace pd {
 namespace {
 
+constexpr std::string_view kRemedy = "remove or correct them";  // keys that nobody reads
+
 Json CurveJson(const Curve& curve) {
   Json json = Json::array();
   for (const auto& [count, ms] : curve) json.push_back({count, ms});
@@ -74,7 +76,7 @@ std::vector<PrefillCost::Later> ReadLater(JsonReader& json) {
     JsonReader level(entry, json.where());
     const int above = levels.empty() ? 0 : levels.back().first;
     levels.push_back({int(level.Int("first", above + 1)), ReadCurve(level, "ratio")});
-    level.Done();
+    level.Done(kRemedy);
   }
   return levels;
 }
@@ -111,7 +113,7 @@ PrefillCost ReadPrefill(JsonReader json) {
   cost.lane = int(json.Int("lane", 0, 64));
   cost.slowdown = std::max(1.0, Positive(json, "slowdown"));
   cost.watts = Positive(json, "watts");
-  json.Done();
+  json.Done(kRemedy);
   return cost;
 }
 
@@ -214,8 +216,8 @@ MachineCosts ReadMachineCosts(const Json& object, const std::string& where) {
   costs.decode.step = ReadCurve(decode, "step");
   costs.decode.context_ms = Positive(decode, "context_ms");
   costs.decode.watts = Positive(decode, "watts");
-  decode.Done();
-  json.Done();
+  decode.Done(kRemedy);
+  json.Done(kRemedy);
   return costs;
 }
 

@@ -15,6 +15,8 @@
 namespace pd {
 namespace {
 
+constexpr std::string_view kRemedy = "remove or correct them";  // keys that nobody reads
+
 // Lengths of the Neural Engine's functions; a shorter chunk takes as long as the next length.
 constexpr int kFunctions[] = {64, 128, 256, 512};
 constexpr double kBytesOfAHalf = 2;
@@ -28,7 +30,7 @@ constexpr double kCpuFlops = 100e12, kCpuBandwidth = 1e12;
 Figure ReadFigure(JsonReader& parent, std::string_view key) {
   JsonReader json = parent.Object(key);
   Figure figure{json.Number("value"), json.String("source"), json.String("confidence")};
-  json.Done();
+  json.Done(kRemedy);
   const bool graded =
       figure.confidence == "high" || figure.confidence == "medium" || figure.confidence == "low";
   if (!(figure.value > 0) || !std::isfinite(figure.value) || figure.source.empty() || !graded)
@@ -48,7 +50,7 @@ Measurement ReadMeasurement(JsonReader json) {
   m.unit = json.String("unit");
   m.source = json.String("source");
   m.note = json.StringOr("note", "");
-  json.Done();
+  json.Done(kRemedy);
   const bool known = (m.device == "gpu" || m.device == "ane") &&
                      (m.phase == "prefill" || m.phase == "decode") && (m.unit == "ms" || m.unit == "tok/s") &&
                      m.value > 0;
@@ -142,14 +144,14 @@ ChipProfile ReadChip(std::string_view text, const std::string& id) {
   JsonReader gpu = json.Object("gpu");
   chip.gpu = {ReadFigure(gpu, "peak_flops"), ReadFigure(gpu, "prefill_flops"), ReadFigure(gpu, "chunk_ms"),
               ReadFigure(gpu, "bandwidth_share"), ReadFigure(gpu, "layer_ms")};
-  gpu.Done();
+  gpu.Done(kRemedy);
   JsonReader ane = json.Object("ane");
   chip.ane = {ReadFigure(ane, "peak_flops"), ReadFigure(ane, "prefill_flops"), ReadFigure(ane, "chunk_ms"),
               ReadFigure(ane, "bandwidth"), ReadFigure(ane, "slowdown")};
-  ane.Done();
+  ane.Done(kRemedy);
   const Json& measurements = json.Value("measurements");
   for (const Json& m : measurements) chip.measurements.push_back(ReadMeasurement(JsonReader(m, where)));
-  json.Done();
+  json.Done(kRemedy);
   CheckPhysics(chip);
   return chip;
 }

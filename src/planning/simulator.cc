@@ -10,6 +10,8 @@
 namespace pd {
 namespace {
 
+constexpr std::string_view kRemedy = "remove or correct them";  // keys that nobody reads
+
 constexpr double kBookkeepingMs = 0.01;  // opening, closing and the like
 
 KvSegment Placeholder(int first, int count) { return {.first = first, .count = count}; }
@@ -227,7 +229,7 @@ std::vector<TraceRequest> ReadTrace(std::string_view text, const std::string& wh
       constexpr int kMost = 1 << 20;
       TraceRequest request{json.Number("at_ms"), int(json.Int("prompt", 1, kMost)),
                            int(json.Int("output", 1, kMost))};
-      json.Done();
+      json.Done(kRemedy);
       if (!(request.at_ms >= 0 && request.at_ms < 1e12))
         throw Fail(ErrorKind::kBadRequest, "{}: at_ms is {}", name, request.at_ms);
       trace.push_back(request);

@@ -1,4 +1,4 @@
-// What a Forward costs, from shapes alone: floating-point operations and values read.
+// The cost of a Forward, computed from shapes alone: floating-point operations and values read.
 #pragma once
 #include <algorithm>
 
@@ -6,8 +6,8 @@
 
 namespace pd {
 
-// Multiplications and additions of matrix products and attention count as one operation each; norms,
-// rotations and activations are below a percent and count as none.
+// Counts each multiplication and addition of matrix products and attention as one operation. Norms, rotations
+// and activations are not counted: they are below one percent.
 class CountOps {
  public:
   using Weight = Shape;
@@ -15,7 +15,7 @@ class CountOps {
     int64_t rows = 0, channels = 0;
   };
   double flops = 0;
-  double weight_values = 0;  // entries of all weights read; of the embedding table only the rows looked up
+  double weight_values = 0;  // entries of all weights read; for the embedding table only the rows looked up
   double kv_values = 0;      // entries of keys and values read by attention
 
   Tensor Embed(const Weight& table, float, const Rows& rows) {
@@ -39,7 +39,7 @@ class CountOps {
   Tensor Attend(int, const AttentionSpec& a, Tensor q, const Rows& rows) {
     for (int p : rows.pos) {
       const int keys = a.window ? std::min(p + 1, a.window->size) : p + 1;
-      flops += 4.0 * a.q_width() * keys;  // q.k and p.v, a multiplication and an addition each
+      flops += 4.0 * a.q_width() * keys;  // q.k and p.v, one multiplication and one addition each
       kv_values += 2.0 * a.kv_width() * keys;
     }
     return q;
@@ -61,7 +61,8 @@ class CountOps {
 struct Cost {
   double flops = 0, weight_values = 0, kv_values = 0;
 };
-// Of computing tokens [first, first + count) of one sequence, with logits for the last `logits` of them.
+// The cost of computing tokens [first, first + count) of one sequence, with logits for the last `logits` of
+// them.
 Cost CostOf(const ModelSpec& spec, int first, int count, int logits);
 
 }  // namespace pd

@@ -32,7 +32,7 @@ double Act(Activation activation, double x) {
   return x;
 }
 
-// Eight sums side by side, or checking a real model would take minutes.
+// Eight sums side by side: otherwise checking a real model would take minutes.
 double Dot(const double* a, const double* b, size_t n) {
   double sum[8] = {};
   size_t i = 0;
@@ -44,13 +44,13 @@ double Dot(const double* a, const double* b, size_t n) {
 
 double SoftCap(std::optional<float> cap, double x) { return cap ? *cap * std::tanh(x / *cap) : x; }
 
-// Turns each of the heads in `row` to `position`.
+// Rotates each head in `row` to `position`.
 void Rotate(double* row, int heads, int head_dim, const RopeFrequencies& f, int position) {
   for (int h = 0; h < heads; ++h)
     RotateHead(std::span(row + ptrdiff_t(h) * head_dim, size_t(head_dim)), f, position);
 }
 
-// Everything that Forward has a body for.
+// Everything that Forward supports.
 const Support& Supported() {
   static const Support support = {Feature::kLayerNorm, Feature::kNormNoGain, Feature::kUngatedMlp,
                                   Feature::kMoreGates, Feature::kScoreCap};
@@ -129,7 +129,7 @@ ReferenceOps::Tensor ReferenceOps::Rope(Tensor x, int heads, const RopeSpec& spe
 void ReferenceOps::Append(int layer, const AttentionSpec& a, Tensor k, Tensor v, const Rows& rows) {
   for (int r = 0; r < k.rows; ++r) {
     Layer& kv = slots_.at(rows.slot[size_t(r)]).layers[size_t(layer)];
-    // A step that failed half-way may have left rows behind: what a position holds is what came last.
+    // A failed step may have left rows behind: a position holds what was written last.
     kv.keys.resize(size_t(rows.pos[size_t(r)]) * size_t(a.kv_width()));
     kv.values.resize(kv.keys.size());
     kv.keys.insert(kv.keys.end(), k.Row(r), k.Row(r) + k.channels);

@@ -1,4 +1,4 @@
-// The truth that every backend is tested against: double precision, plain loops, nothing clever.
+// The reference that every backend is tested against: double precision, plain loops.
 #pragma once
 #include <map>
 #include <memory>
@@ -15,7 +15,7 @@ struct ReferenceModel {
   Weights<std::vector<double>> weights;
   KvIdentity id;
 };
-// Dequantises every tensor to double. `digest`: WeightsDigest, of who has it; else it is computed.
+// Dequantises every tensor to double. `digest`: WeightsDigest if known; else it is computed.
 std::shared_ptr<const ReferenceModel> LoadReferenceModel(const ModelSpec& spec,
                                                          const Weights<TensorView>& tensors,
                                                          std::optional<uint64_t> digest = {});

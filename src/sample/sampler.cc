@@ -12,7 +12,7 @@
 namespace pd {
 namespace {
 
-// The order of preference: larger logits first, of equals the lower id.
+// The order of preference: larger logits first, the lower id among equals.
 struct Before {
   std::span<const float> logits;
   bool operator()(TokenId a, TokenId b) const {
@@ -38,7 +38,7 @@ void CheckSampleSpec(const SampleSpec& spec, int vocab) {
   require(spec.top_p > 0 && spec.top_p <= 1, "top_p", double(spec.top_p),
           "a number above 0 and at most 1 (off)");
   require(spec.min_p >= 0 && spec.min_p <= 1, "min_p", double(spec.min_p), "a number from 0 (off) to 1");
-  // The limits of penalties and bias keep adjusted logits far from infinity, so that one means a broken
+  // The limits of penalties and bias keep adjusted logits far from infinity, so an infinity means a broken
   // device.
   require(p.repetition >= 0.001f && p.repetition <= 1000, "repetition penalty", double(p.repetition),
           "a number from 0.001 to 1000; 1 is off");
@@ -47,7 +47,7 @@ void CheckSampleSpec(const SampleSpec& spec, int vocab) {
   require(std::abs(p.frequency) <= 1000, "frequency penalty", double(p.frequency),
           "a number from -1000 to 1000");
   require(p.prompt_tokens >= 0 && size_t(p.prompt_tokens) <= p.context.size(), "prompt_tokens",
-          p.prompt_tokens, "at most the tokens of the context");
+          p.prompt_tokens, "at most the number of tokens of the context");
   require(spec.top_logprobs >= 0 && spec.top_logprobs <= 20, "top_logprobs", spec.top_logprobs,
           "a number from 0 to 20");
   for (const auto& [id, value] : spec.bias)
@@ -75,7 +75,7 @@ std::span<const float> Sampler::Adjusted(std::span<const float> logits, const Sa
     for (TokenId id : prompt) ++total_[size_t(id)];
     for (const auto tokens : {rest, unseen})
       for (TokenId id : tokens) ++total_[size_t(id)], ++generated_[size_t(id)];
-    // The first visit of a token settles it and leaves its counts at zero for the next call.
+    // The first visit of a token handles it and zeroes its counts for the next call.
     for (const auto tokens : {p.context, unseen}) {
       for (TokenId id : tokens) {
         int32_t &total = total_[size_t(id)], &generated = generated_[size_t(id)];
@@ -91,7 +91,7 @@ std::span<const float> Sampler::Adjusted(std::span<const float> logits, const Sa
   return adjusted_;
 }
 
-// The `count` first tokens in order of preference.
+// The first `count` tokens in order of preference.
 std::span<TokenId> Sampler::Largest(std::span<const float> logits, size_t count) {
   const auto ids = std::views::iota(TokenId(0), TokenId(logits.size()));
   const Before before{logits};
@@ -108,8 +108,8 @@ std::span<TokenId> Sampler::Largest(std::span<const float> logits, size_t count)
   return first;
 }
 
-// The tokens that top_k leaves, or all but those too unlikely to be in the nucleus that top_p asks for; in
-// order_. `total` is the sum of weights that top_p is a share of.
+// Puts in order_ the tokens that top_k keeps, or all but those too unlikely to be in top_p's nucleus.
+// `total`: the sum of weights that top_p refers to.
 std::span<TokenId> Sampler::Shortlist(std::span<const float> logits, const SampleSpec& spec,
                                       std::span<const float> weights, double* total) {
   if (CutsByRank(spec, logits.size())) {
@@ -119,7 +119,7 @@ std::span<TokenId> Sampler::Shortlist(std::span<const float> logits, const Sampl
     return ids;
   }
   *total = SumOfWeights(weights);
-  // Together, all tokens below this weight have at most half of what the nucleus leaves out.
+  // All tokens below this weight together have at most half of what the nucleus leaves out.
   const double negligible = 0.5 * (1 - double(spec.top_p)) * *total / double(weights.size());
   order_.resize(std::max(order_.size(), logits.size()));
   size_t count = 0;
@@ -128,7 +128,7 @@ std::span<TokenId> Sampler::Shortlist(std::span<const float> logits, const Sampl
   return std::span(order_).first(count);
 }
 
-// What top_k, then top_p leave, in order of token ids; at least one.
+// What top_k, then top_p keep, in order of token ids; at least one.
 std::span<const TokenId> Sampler::Candidates(std::span<const float> logits, const SampleSpec& spec,
                                              std::span<const float> weights) {
   double total;
@@ -162,7 +162,7 @@ std::span<const TokenId> Sampler::Candidates(std::span<const float> logits, cons
   return candidates;
 }
 
-// The running sum of probabilities in order of token ids, cut at Uniform(seed, draw).
+// Walks the running sum of probabilities in order of token ids up to Uniform(seed, draw).
 TokenId Sampler::Draw(std::span<const float> logits, float largest, const SampleSpec& spec) {
   weights_.resize(std::max(weights_.size(), logits.size()));
   const auto weights = std::span(weights_).first(logits.size());

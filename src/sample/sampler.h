@@ -1,4 +1,4 @@
-// From logits to a token, on the host. Devices that sample themselves follow the same definitions.
+// From logits to a token, on the host. Devices that sample follow the same definitions.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -13,18 +13,19 @@ namespace pd {
 struct Penalties {
   // 1: off. Divides positive and multiplies negative logits of every token that occurred (Hugging Face).
   float repetition = 1;
-  // 0: off. Subtracted once for a generated token that occurred, and once for each time it did (OpenAI).
+  // 0: off. Presence is subtracted once for a generated token that occurred, frequency once per occurrence
+  // (OpenAI).
   float presence = 0, frequency = 0;
   // Tokens of the sequence known when the step is submitted: prompt, then generated ones. The device adds
-  // those it sampled itself that the host has not seen yet. Must live until Submit returns.
+  // tokens that it sampled and the host has not seen yet. Must live until Submit returns.
   std::span<const TokenId> context = {};
-  int prompt_tokens = 0;  // how many of context are prompt: presence and frequency look only past them
+  int prompt_tokens = 0;  // prompt part of context: presence and frequency ignore it
   bool Off() const { return repetition == 1 && presence == 0 && frequency == 0; }
 };
 
 // How one row's token is chosen: penalties and bias, then temperature, top_k, top_p, min_p, then a draw.
 struct SampleSpec {
-  float temperature = 0;  // 0: the largest logit, the lowest id of equals; the filters below then do nothing
+  float temperature = 0;  // 0: the largest logit, the lowest id among equals; filters have no effect
   int top_k = 0;          // keep the k largest; 0: all
   float top_p = 1;        // keep the smallest set of largest probabilities that reaches p, at least one
   float min_p = 0;        // keep probabilities of at least min_p times the largest
@@ -51,13 +52,13 @@ struct Sampled {
 // vocabulary, bias values within 1e6 of 0, 0 <= top_logprobs <= 20.
 void CheckSampleSpec(const SampleSpec& spec, int vocab);
 
-// Chooses from `logits` [vocab]. Owned by one thread; keeps scratch so that a step allocates nothing once
+// Chooses from `logits` [vocab]. Not thread-safe. Keeps scratch memory, so that a step allocates nothing once
 // warm (unless top_logprobs are asked for).
 class Sampler {
  public:
   // `spec` has passed CheckSampleSpec. `unseen`: tokens of the sequence after spec.penalties.context. Logits
-  // of minus infinity are never chosen. Throws kDevice for NaN, plus infinity, or nothing left to choose:
-  // something upstream is broken.
+  // of minus infinity are never chosen. Throws kDevice for NaN, plus infinity, or when no token can be
+  // chosen: something upstream is broken.
   Sampled Sample(std::span<const float> logits, const SampleSpec& spec, std::span<const TokenId> unseen = {});
 
  private:

@@ -15,13 +15,13 @@ namespace {
 constexpr size_t kLanes = 16;   // independent chains, so that a reduction fills any vector width
 constexpr size_t kBlock = 512;  // values summed in float before they join a double
 
-// A choice without a branch, which compilers refuse to vectorise where float exceptions could be seen.
+// Branchless select. Compilers do not vectorise it as a branch where float exceptions could be observed.
 inline float OrZero(bool keep, float value) {
   return std::bit_cast<float>(std::bit_cast<uint32_t>(value) & (0u - uint32_t(keep)));
 }
 
-// Of x <= 0, in plain operations that a compiler turns into vectors: rounding by adding 1.5 * 2^23. Nonsense
-// below kExpLow, and then not used.
+// For x <= 0, in plain operations that a compiler vectorises; rounds by adding 1.5 * 2^23. The result is
+// meaningless below kExpLow, and then not used.
 inline float Exp(float x) {
   constexpr float kRound = 12582912.f;
   const float shifted = x * kLog2e + kRound;
@@ -38,14 +38,13 @@ inline float Exp(float x) {
 }
 
 // Orders floats as integers, which reduce in vectors without a special case: negative NaN, -infinity, ...,
-// -0, 0,
-// ..., infinity, positive NaN. Its own inverse.
+// -0, 0, ..., infinity, positive NaN. Its own inverse.
 inline int32_t Key(float x) {
   const int32_t bits = std::bit_cast<int32_t>(x);
   return bits ^ ((bits >> 31) & 0x7fffffff);
 }
 
-// In float: at most kBlock values.
+// Sum in float of at most kBlock values.
 float SumBlock(std::span<const float> weights) {
   std::array<float, kLanes> lanes{};
   size_t i = 0;
@@ -68,9 +67,9 @@ float LargestLogit(std::span<const float> logits) {
   }
   if (most >= Key(kInfinity) || least < Key(-kInfinity))
     throw Fail(ErrorKind::kDevice,
-               "the model's logits hold NaN or infinity: its weights or the device that ran it are broken");
+               "the model's logits hold NaN or infinity: its weights or its device are broken");
   if (most == Key(-kInfinity))
-    throw Fail(ErrorKind::kDevice, "every logit is minus infinity: no token is left to choose");
+    throw Fail(ErrorKind::kDevice, "every logit is minus infinity: no token can be chosen");
   return std::bit_cast<float>(Key(std::bit_cast<float>(most)));
 }
 

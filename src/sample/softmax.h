@@ -1,5 +1,5 @@
-// Passes over a row of logits, written so that the compiler turns them into vector code: a vocabulary of
-// 50,000 to 260,000 entries is read a few times for every token.
+// Passes over a row of logits, written so that the compiler vectorises them: each token takes a few passes
+// over a vocabulary of 50,000 to 260,000 entries.
 #pragma once
 #include <span>
 
@@ -13,13 +13,13 @@ float LargestLogit(std::span<const float> logits);
 void RelativeWeights(std::span<const float> logits, float largest, float temperature, float least,
                      std::span<float> weights);
 
-// The sum of the weights, the same for the same values whatever their alignment.
+// The sum of the weights; the same for the same values at any alignment.
 double SumOfWeights(std::span<const float> weights);
 // The sum of e^((logits[i] - largest) / temperature).
 double SumOfExps(std::span<const float> logits, float largest, float temperature);
 
-// The first i at which the running sum of weights exceeds target; the last of positive weight when rounding
-// leaves none. Some weight must be positive.
+// The first i at which the running sum of weights exceeds target; the last i of positive weight if rounding
+// leaves none. At least one weight must be positive.
 int PickWeight(std::span<const float> weights, double target);
 
 }  // namespace pd

@@ -1,4 +1,4 @@
-// Randomness without state: a number is a function of a seed and a counter, on every device.
+// Random numbers without state: a number is a function of seed and counter, the same on every device.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace pd {
 std::array<uint32_t, 4> Philox(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key);
 
 // Uniform in [0, 1), a multiple of 2^-53: the first 64 bits of Philox at counter `draw` with key `seed`, low
-// words first, without their lowest 11.
+// words first, without the lowest 11 bits.
 double Uniform(uint64_t seed, uint64_t draw);
 
 }  // namespace pd

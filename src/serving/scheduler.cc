@@ -78,12 +78,16 @@ void Scheduler::End(LiveRequest& live, FinishReason reason, const Failure& failu
   if (live.ended()) return;
   if (live.phase == LiveRequest::Phase::kDecoding) --decoding_;
   live.phase = LiveRequest::Phase::kEnded;
+  // A device that was told to stop did not fail.
+  if (reason == FinishReason::kError && failure.kind == ErrorKind::kCancelled)
+    reason = FinishReason::kCancelled;
   live.whole = reason == FinishReason::kStop || reason == FinishReason::kLength;
   live.ready.clear();
   live.prefix.clear();
   if (const auto deadline = live.deadline()) deadlines_.erase({*deadline, live.id});
   live.stats.total_ms = now_ - live.arrived;
-  notices_.push_back(Ended{live.id, {live.tokens, reason, failure, live.stats}});
+  notices_.push_back(Ended{
+      live.id, {live.tokens, reason, reason == FinishReason::kError ? failure : Failure(), live.stats}});
 }
 
 void Scheduler::EndWaiting(const QueuedRequest& request, FinishReason reason, const Failure& failure) {
@@ -202,7 +206,8 @@ void Scheduler::Settle(const PrefillChunk& job, const Done& done) {
     const Chunk& chunk = std::get<Chunk>(done.result);
     live.ready.push_back(chunk);
     Keep(live, chunk);
-  } else if (failure->kind == ErrorKind::kUnsupported && live.of->prefill_is_named) {
+  } else if (failure->kind == ErrorKind::kCancelled ||
+             (failure->kind == ErrorKind::kUnsupported && live.of->prefill_is_named)) {
     End(live, FinishReason::kError, *failure);
   } else {
     FallBack(live, failure->message);

@@ -42,7 +42,7 @@ std::unique_ptr<Engine> OpenEngine(ModelSource& model, const EngineSettings& set
   check_memory(names);
 
   OpenOptions open = ToOpenOptions(devices, model, prefill.names);
-  open.runtime.cancelled = hooks.cancelled;
+  open.cancelled = open.runtime.cancelled = hooks.cancelled;
   open.note = hooks.note;
   open.progress = hooks.progress;
   Devices opened = OpenDevices(model, prefill.names, devices.decode, open);

@@ -26,7 +26,8 @@ struct EngineSettings {
 struct EngineHooks {
   // On the caller's thread; what it throws ends the loading.
   std::function<void(size_t done_bytes, size_t total_bytes)> progress = {};
-  // Asked while a bundle's programs are compiled; true ends that with kCancelled. Any thread.
+  // Asked while a bundle's programs are compiled and while devices compute; true ends either with kCancelled,
+  // so requests end soon, and is for good. Any thread.
   std::function<bool()> cancelled = {};
   // What the user should know of loading, a sentence at a time: on the caller's thread, later on a device's.
   std::function<void(const std::string& sentence)> note = {};

@@ -33,7 +33,7 @@ void TextCodec::RequireChatTemplate() const {
 
 Prompt TextCodec::Chat(const ChatInput& input) const {
   RequireChatTemplate();
-  return {tokenizer_->Encode(chat_->Render(input)), false};
+  return {tokenizer_->EncodeChat(chat_->Render(input)), false};
 }
 
 Prompt TextCodec::Chat(const std::string& user, const std::string& system) const {

@@ -30,9 +30,9 @@ class TextCodec {
   explicit TextCodec(const ModelSource& model);
 
   // Messages as the model's chat template renders them, up to where its answer begins. The template writes
-  // the special tokens; the tokenizer adds its own only where the rendered text does not begin with them. A
-  // special token that a message spells is that token. Throws kUnsupported without a template or for one that
-  // cannot be used, kBadRequest for messages that it rejects.
+  // every special token, so the tokenizer adds none. A special token that a message spells is that token.
+  // Throws kUnsupported without a template or for one that cannot be used, kBadRequest for messages that it
+  // rejects.
   Prompt Chat(const ChatInput& input) const;
   Prompt Chat(const std::string& user, const std::string& system = "") const;  // `system`: may be empty
   // Plain text to go on with, behind what the tokenizer puts at the beginning of a sequence.

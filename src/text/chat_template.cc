@@ -3,6 +3,8 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/files.h"
 #include "formats/gguf.h"
@@ -44,6 +46,32 @@ PdTextClock Clock(const std::optional<std::tm>& given) {
           uint32_t(local.tm_hour), uint32_t(local.tm_min),     uint32_t(local.tm_sec)};
 }
 
+// As transformers hands a message to a template: without keys that are null, and with the reasoning under
+// each of the names that templates read.
+Json Message(const Json& given) {
+  const char* const kReasoning[] = {"reasoning_content", "thinking", "reasoning"};
+  const auto present = [&given](const char* key) { return given.contains(key) && !given[key].is_null(); };
+  const auto* name = std::find_if(std::begin(kReasoning), std::end(kReasoning), present);
+  Json message = Json::object();
+  if (name != std::end(kReasoning)) message["thinking"] = given[*name];
+  for (const auto& [key, value] : given.items())
+    if (!value.is_null()) message[key] = value;
+  if (name != std::end(kReasoning)) message["reasoning_content"] = given[*name];
+  return message;
+}
+
+Json Messages(const Json& given, const std::string& where) {
+  Json messages = Json::array();
+  for (const Json& message : given) {
+    if (!message.is_object())
+      throw Fail(ErrorKind::kBadRequest, "{}: a chat's message is not a JSON object", where);
+    messages.push_back(Message(message));
+  }
+  return messages;
+}
+
+bool Blank(const std::string& source) { return source.find_first_not_of(" \t\r\n") == std::string::npos; }
+
 }  // namespace
 
 ChatTemplate::ChatTemplate(std::string where, const std::map<std::string, std::string>& sources,
@@ -56,6 +84,7 @@ ChatTemplate::ChatTemplate(std::string where, const std::map<std::string, std::s
     FfiBytes error;
     const int32_t status = pd_text_template_new(FfiView(place), FfiView(source), &handle, &error);
     if (status != 0) throw FfiError(status, error, "", "use a model with another template, or raw prompts");
+    if (Blank(source)) empty_.insert(name);
     loaded[name] = TemplateHandle(handle);
   }
   for (auto& [name, handle] : loaded) templates_[name] = handle.release();
@@ -73,11 +102,16 @@ std::vector<std::string> ChatTemplate::names() const {
 
 const PdTemplate* ChatTemplate::Choose(const ChatInput& input) const {
   std::string_view name = input.name;
-  if (name.empty()) name = !input.tools.is_null() && templates_.contains(kToolUse) ? kToolUse : kDefault;
+  const bool tools =
+      !input.tools.is_null() || (input.extra.contains("tools") && !input.extra["tools"].is_null());
+  if (name.empty()) name = tools && templates_.contains(kToolUse) ? kToolUse : kDefault;
   const auto found = templates_.find(name);
   if (found == templates_.end())
     throw Fail(ErrorKind::kBadRequest, "{}: no chat template \"{}\"; it has: {}", where_, name,
                fmt::join(names(), ", "));
+  if (empty_.contains(found->first))
+    throw Fail(ErrorKind::kUnsupported,
+               "{}: the chat template is empty, so a chat has no text; use raw prompts", where_);
   return found->second;
 }
 
@@ -85,8 +119,10 @@ std::string ChatTemplate::Render(const ChatInput& input) const {
   const PdTemplate* chosen = Choose(input);
   if (!input.extra.is_object())
     throw Fail(ErrorKind::kBadRequest, "{}: the template's variables are not a JSON object", where_);
+  if (input.extra.contains("messages"))
+    throw Fail(ErrorKind::kBadRequest, "{}: \"messages\" is the chat itself and no variable to set", where_);
   Json variables = Json::object();
-  variables["messages"] = input.messages;
+  variables["messages"] = Messages(input.messages, where_);
   variables["tools"] = input.tools;
   variables["documents"] = input.documents;
   variables["add_generation_prompt"] = input.add_generation_prompt;

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,15 +21,17 @@ class GgufFile;
 struct ChatInput {
   Json messages = Json::array();  // [{"role": ..., "content": ...}, ...]; the keys' order is kept
   Json tools;                     // a list of JSON schemas, or null
-  Json documents;                 // a list, or null
+  Json documents;                 // a list of {"title", "text"}, or null
   bool add_generation_prompt = true;
-  Json extra = Json::object();  // further variables, such as {"enable_thinking": false}
+  // Further variables, such as {"enable_thinking": false}. They win over those above and over the special
+  // tokens; "messages" is refused.
+  Json extra = Json::object();
   std::string name;  // of several templates; empty: "tool_use" with tools where there is one, else "default"
   std::optional<std::tm> now;  // local time for strftime_now; none: the clock's
 };
 
-// Jinja with Python's values, as transformers renders it. Bounded in time, memory and output, whatever the
-// template holds. Immutable; any thread may use it.
+// Jinja2 with Python's values, as transformers renders it: equal text, or an error that names the construct.
+// Bounded in time, memory and output, whatever the template holds. Immutable; any thread may use it.
 class ChatTemplate {
  public:
   // chat_template.jinja and additional_chat_templates/*.jinja, else "chat_template" of
@@ -44,8 +47,9 @@ class ChatTemplate {
   ChatTemplate(const ChatTemplate&) = delete;
   ChatTemplate& operator=(const ChatTemplate&) = delete;
 
-  // Throws kBadRequest in the template's own words when it raises an exception, and for messages it cannot
-  // handle; kUnsupported for a filter that we lack and for a template that exceeds its bounds.
+  // Messages lose their keys that are null, as in transformers. Throws kBadRequest in the template's own
+  // words when it raises an exception, and where Jinja2 fails too; kUnsupported for a construct that we lack,
+  // for an empty template, and for one that exceeds its bounds.
   std::string Render(const ChatInput& input) const;
   std::vector<std::string> names() const;
 
@@ -54,6 +58,7 @@ class ChatTemplate {
 
   std::string where_;
   std::map<std::string, PdTemplate*, std::less<>> templates_;  // owned
+  std::set<std::string, std::less<>> empty_;                   // names of templates without a text
   Json special_tokens_;
 };
 

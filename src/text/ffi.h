@@ -52,21 +52,52 @@ struct PdTextScores {
   size_t size;
 };
 
-// A token that tokenizer_config.json adds.
+// A special token as a folder's files give it. Without `flagged` it is a string, and the flags do not count.
 struct PdTextAddedToken {
   PdTextView content;
-  uint32_t id;
-  bool special, single_word, lstrip, rstrip, normalized;
+  uint32_t id;  // of added tokens only
+  bool flagged, special, single_word, lstrip, rstrip, normalized;
 };
 struct PdTextAddedTokens {
   const PdTextAddedToken* data;
   size_t size;
 };
+struct PdTextNamedToken {
+  PdTextView name;  // "bos_token"
+  bool none;        // null: this model has none, whatever the class's default
+  PdTextAddedToken token;
+};
+struct PdTextNamedTokens {
+  const PdTextNamedToken* data;
+  size_t size;
+};
+
+// The classes of transformers that read no more than vocabulary, merges and post-processor from
+// tokenizer.json.
+enum PdTextClass : int32_t {
+  kPdTextAsWritten = 0,  // any other: the file as it is
+  kPdTextLlama = 1,
+  kPdTextGemma = 2,
+  kPdTextQwen2 = 3,
+  kPdTextGpt2 = 4,
+};
+
+// What the files beside tokenizer.json say.
+struct PdTextFolder {
+  PdTextClass cls;
+  bool has_prefix_space, prefix_space;  // "add_prefix_space"
+  bool has_legacy, legacy;
+  bool add_bos, add_eos;  // heeded without tokenizer.json only, which has a post-processor
+  bool has_decoder;  // `added` is "added_tokens_decoder"; else added_tokens.json, after tokenizer.json's own
+  PdTextAddedTokens added;  // with ids
+  PdTextNamedTokens named;
+  PdTextAddedTokens extra;  // "extra_special_tokens" or "additional_special_tokens"
+};
 
 // The vocabulary of a GGUF file. Token types are GGUF's.
 struct PdTextGguf {
   bool sentence_piece;  // tokenizer.ggml.model is llama, else gpt2
-  bool add_space_prefix, rank_by_position, has_unknown;
+  bool add_space_prefix, has_unknown;
   uint32_t unknown;
   PdTextView pre;
   PdTextViews tokens;
@@ -91,8 +122,10 @@ struct PdTextClock {
 void pd_text_bytes_free(PdTextBytes* buffer);
 void pd_text_ids_free(PdTextIds* buffer);
 
-int32_t pd_text_tokenizer_from_json(PdTextView json, PdTextAddedTokens added, PdTokenizer** out,
+int32_t pd_text_tokenizer_from_json(PdTextView json, const PdTextFolder* folder, PdTokenizer** out,
                                     PdTextBytes* error);
+int32_t pd_text_tokenizer_from_sentencepiece(PdTextView model, const PdTextFolder* folder, PdTokenizer** out,
+                                             PdTextBytes* error);
 int32_t pd_text_tokenizer_from_gguf(const PdTextGguf* source, PdTokenizer** out, PdTextBytes* error);
 void pd_text_tokenizer_free(PdTokenizer* tokenizer);
 

@@ -24,23 +24,16 @@ constexpr std::string_view kEnds[] = {"<|im_end|>",
                                       "<|END_OF_TURN_TOKEN|>",
                                       "<|return|>",
                                       "<|call|>",
-                                      "</s>",
                                       "<eos>",
                                       "<EOT>",
                                       "[EOT]",
                                       "[EOS]"};
+// Ends a text where it is a special token; Gemma has it as an HTML tag.
+constexpr std::string_view kHtmlOrEnd = "</s>";
 // Ends a turn, except where <|return|> does and this one only ends a message.
 constexpr std::string_view kEnd = "<|end|>", kReturn = "<|return|>";
 
 std::vector<TokenId> Take(const PdTextIds& ids) { return {ids.data, ids.data + ids.size}; }
-
-bool StartsWith(const std::vector<TokenId>& ids, const std::vector<TokenId>& prefix) {
-  return ids.size() >= prefix.size() && std::equal(prefix.begin(), prefix.end(), ids.begin());
-}
-
-bool EndsWith(const std::vector<TokenId>& ids, const std::vector<TokenId>& suffix) {
-  return ids.size() >= suffix.size() && std::equal(suffix.rbegin(), suffix.rend(), ids.rbegin());
-}
 
 }  // namespace
 
@@ -66,9 +59,13 @@ std::vector<TokenId> Tokenizer::Encode(std::string_view text, EncodeOptions opti
   if (status != 0) throw FfiError(status, error, "", "");
   std::vector<TokenId> out = Take(ids);
   if (!options.add_special) return out;
-  if (!StartsWith(out, prefix_)) out.insert(out.begin(), prefix_.begin(), prefix_.end());
-  if (!EndsWith(out, suffix_)) out.insert(out.end(), suffix_.begin(), suffix_.end());
+  out.insert(out.begin(), prefix_.begin(), prefix_.end());
+  out.insert(out.end(), suffix_.begin(), suffix_.end());
   return out;
+}
+
+std::vector<TokenId> Tokenizer::EncodeChat(std::string_view text) const {
+  return Encode(text, {.add_special = false});
 }
 
 std::string Tokenizer::Decode(std::span<const TokenId> ids, bool skip_special) const {
@@ -116,17 +113,18 @@ void TokenizerBuilder::AddEnd(std::optional<TokenId> id) {
   if (id) tokenizer_->end_ids_.push_back(*id);
 }
 
-std::optional<TokenId> TokenizerBuilder::FindAdded(std::string_view token) const {
+std::optional<TokenId> TokenizerBuilder::FindOfKind(std::string_view token, PdTextTokenKind least) const {
   const std::optional<TokenId> id = tokenizer_->Find(token);
   FfiBytes spelling;
   PdTextTokenKind kind = kPdTextOrdinary;
   if (id) pd_text_tokenizer_token(tokenizer_->handle_, uint32_t(*id), &spelling, &kind);
-  return kind == kPdTextOrdinary ? std::nullopt : id;
+  return kind >= least ? id : std::nullopt;
 }
 
 void TokenizerBuilder::AddWellKnownEnds() {
-  for (const std::string_view end : kEnds) AddEnd(FindAdded(end));
-  if (!FindAdded(kReturn)) AddEnd(FindAdded(kEnd));
+  for (const std::string_view end : kEnds) AddEnd(FindOfKind(end, kPdTextAdded));
+  AddEnd(FindOfKind(kHtmlOrEnd, kPdTextSpecial));
+  if (!FindOfKind(kReturn, kPdTextAdded)) AddEnd(FindOfKind(kEnd, kPdTextAdded));
 }
 
 std::shared_ptr<const Tokenizer> TokenizerBuilder::Finish() {

@@ -17,10 +17,8 @@ namespace pd {
 class GgufFile;
 
 struct EncodeOptions {
-  // What the tokenizer puts around a text: the beginning of a sequence (BOS) before it, for a few models an
-  // end after it. Never twice: a text that already starts with it, as many rendered chat templates do, gets
-  // no second one. This is the one place where ids differ from Hugging Face's. Nothing that the text itself
-  // spells is ever taken away.
+  // What the file puts around a raw text: the beginning of a sequence (BOS) before it, for a few models an
+  // end after it. A text that spells it has it twice, as with Hugging Face's and llama.cpp's tokenizers.
   bool add_special = true;
   // A special token that the text spells, such as "<|im_end|>", is that token; false: it is plain text.
   bool parse_special = true;
@@ -42,8 +40,9 @@ struct TextStart {
 // Immutable; any thread may use it.
 class Tokenizer {
  public:
-  // Reads tokenizer.json, and what tokenizer_config.json, special_tokens_map.json, generation_config.json
-  // and config.json say about special tokens. Throws kNotFound, kCorruptFile, kUnsupported.
+  // Reads tokenizer.json, or where that is missing tokenizer.model, as transformers 5 does, with what
+  // tokenizer_config.json, special_tokens_map.json and added_tokens.json say about special tokens, and
+  // generation_config.json and config.json about ends. Throws kNotFound, kCorruptFile, kUnsupported.
   static std::shared_ptr<const Tokenizer> FromFolder(const std::filesystem::path& folder);
   // From the metadata tokenizer.ggml.*: byte-level BPE ("gpt2") with one of the pre-tokenizers that the
   // crate knows, or SentencePiece's pieces with scores and byte fallback ("llama"). Throws kCorruptFile,
@@ -54,9 +53,11 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Bytes that are not UTF-8 are read as U+FFFD, as Python's errors="replace" reads them. Throws kBadRequest
-  // for a text above kMaxTextBytes.
+  // A raw text. Bytes that are not UTF-8 are read as U+FFFD, as Python's errors="replace" reads them. Throws
+  // kBadRequest for a text above kMaxTextBytes.
   std::vector<TokenId> Encode(std::string_view text, EncodeOptions options = {}) const;
+  // A rendered chat: its template has put all special tokens there that belong there, and no other is added.
+  std::vector<TokenId> EncodeChat(std::string_view text) const;
   // Hugging Face's decode. Throws kBadRequest for an id outside [0, vocab_size()). An id inside it that has
   // no token (a model's embedding may be padded) adds nothing.
   std::string Decode(std::span<const TokenId> ids, bool skip_special = true) const;

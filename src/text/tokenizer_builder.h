@@ -25,7 +25,8 @@ class TokenizerBuilder {
   std::shared_ptr<const Tokenizer> Finish();
 
  private:
-  std::optional<TokenId> FindAdded(std::string_view token) const;
+  // The token where it is of this kind or a more special one.
+  std::optional<TokenId> FindOfKind(std::string_view token, PdTextTokenKind least) const;
   std::unique_ptr<Tokenizer> tokenizer_;
 };
 

@@ -24,7 +24,7 @@ TEST(ParseJson, NamesPlaceOfMistakes) {
     return MessageOf([&] { ParseJson(text, "f.json"); }, ErrorKind::kCorruptFile);
   };
   EXPECT_NE(message("{\n  \"a\": ,}").find("f.json: parse error at line 2"), std::string::npos);
-  EXPECT_NE(message("{\"a\": 1, \"a\": 2}").find("\"a\" stands twice"), std::string::npos);
+  EXPECT_NE(message("{\"a\": 1, \"a\": 2}").find("\"a\" appears twice"), std::string::npos);
   EXPECT_NE(message("").find("f.json"), std::string::npos);
   EXPECT_NE(message(std::string(10000, '[').c_str()).find("deeper than 64"), std::string::npos);
   EXPECT_EQ(ParseJson("{\"a\": {\"b\": 1}, \"c\": {\"b\": 2}}", "f.json")["c"]["b"], 2);
@@ -37,6 +37,33 @@ TEST(ParseSortedJson, SortsAndIsAsStrict) {
   MessageOf([] { ParseSortedJson("{\"a\": 1, \"a\": 2}", "f.json"); }, ErrorKind::kCorruptFile);
   MessageOf([] { ParseSortedJson(std::string(10000, '['), "f.json"); }, ErrorKind::kCorruptFile);
   MessageOf([] { ParseSortedJson("{\"a\"", "f.json"); }, ErrorKind::kCorruptFile);
+}
+
+TEST(ParseJson, ANulByteIsNoEndOfText) {
+  for (const std::string& text :
+       {std::string("{}\0", 3), std::string("{}\0{", 4), std::string("[\"\0\"]", 5)})
+    EXPECT_NE(MessageOf([&] { ParseJson(text, "f.json"); }, ErrorKind::kCorruptFile).find("NUL byte"),
+              std::string::npos);
+}
+
+TEST(ParsePythonJson, ReadsWhatPythonReads) {
+  const Json json = ParsePythonJson(
+      R"({"a": 1, "nan": NaN, "big": [Infinity, -Infinity, 1e999, -1E+400], "s": "NaN, \"Infinity\"", "a": 2})",
+      "f.json");
+  EXPECT_EQ(json["a"], 2);
+  EXPECT_EQ(json["nan"], "NaN");
+  EXPECT_EQ(json["big"], (Json{"Infinity", "-Infinity", "1e999", "-1E+400"}));
+  EXPECT_EQ(json["s"], "NaN, \"Infinity\"");
+  JsonReader reader(json, "f.json");
+  EXPECT_NE(MessageOf([&] { reader.Number("nan"); }, ErrorKind::kCorruptFile).find("NaN"), std::string::npos);
+  EXPECT_EQ(ParseSortedPythonJson("[1e-999, 12, -0.5e3, true, null]", "f.json")[2], -500);
+  for (const char* bad : {"nan", "[Nan]", "inf", "+1", "[1e]", "\"open", "\"\\", ""})
+    MessageOf([&] { ParsePythonJson(bad, "f.json"); }, ErrorKind::kCorruptFile);
+}
+
+TEST(JsonReader, ANullKeyThatNobodyReadIsAbsent) {
+  const Json json = ParseJson(R"({"nothing": null})", "f.json");
+  JsonReader(json, "f.json").Done();
 }
 
 TEST(JsonReader, TellsNullFromAbsent) {

@@ -84,7 +84,19 @@ TEST(BadInput, Prompts) {
   EXPECT_EQ(ErrorOf(2, {"run", "-m", kTiny, "-p", ""}), "the prompt is empty: give it some text");
   EXPECT_EQ(ErrorOf(2, {"run", "-m", kTiny}, {.input = ""}), "the prompt is empty: give it some text");
   EXPECT_EQ(ErrorOf(2, {"run", "-m", kTiny}, {.input = "\n"}), "the prompt is empty: give it some text");
-  EXPECT_TRUE(Contains(ErrorOf(3, {"run", "-m", kTiny, "-f", "no/such/prompt.txt"}), "no/such/prompt.txt"));
+  EXPECT_EQ(ErrorOf(3, {"run", "-m", kTiny, "-f", "no/such/prompt.txt"}), "no/such/prompt.txt: no such file");
+  EXPECT_EQ(ErrorOf(2, {"run", "-m", kTiny, "-f", "tests"}), "tests: a folder; name a file");
+  EXPECT_EQ(ErrorOf(2, {"run", "-m", kTiny, "-f", "/dev/zero"}),
+            "/dev/zero: more than 67108864 bytes, the most that is read");
+  EXPECT_EQ(ErrorOf(2, {"run", "-m", kTiny}, {.input = "\xEF\xBB\xBF\r\n"}),
+            "the prompt is empty: give it some text");
+  EXPECT_TRUE(Contains(ErrorOf(2, {"batch", "-m", kTiny, "tests", "-o", "no/such/folder"}),
+                       "tests: a folder; name a file"));
+  // Empty where only a name makes sense.
+  EXPECT_EQ(RunError(2, {"--prefill", ""}), "--prefill: it is empty: give it a value");
+  EXPECT_EQ(RunError(2, {"--prefix-cache-dir="}), "--prefix-cache-dir: it is empty: give it a value");
+  EXPECT_EQ(RunError(2, {"--logit-bias", "[17:1]"}),
+            "--logit-bias: '[17' is not a whole number from 0 to 2147483647");
   // 600 digits are 600 tokens of this vocabulary, whose model holds 512.
   const std::string digits(600, '7');
   EXPECT_EQ(ErrorOf(2, {"run", "-m", kTiny, "--raw", "-p", digits}),
@@ -250,7 +262,14 @@ TEST(BadInput, Logits) {
   EXPECT_EQ(error(2, "1,2,320"), "--ids: invalid token id 320: this model has 0 to 319");
   EXPECT_EQ(error(2, " , "), "--ids: no token ids; give at least one, as in 1,2,3");
   EXPECT_EQ(error(2, "1,99999999999"), "--ids: '99999999999' is not a whole number from 0 to 2147483647");
-  EXPECT_TRUE(Contains(error(3, "1,-2"), "1,-2"));  // no list, so a file's name
+  EXPECT_EQ(error(2, "1,-2"), "--ids: '-2' in '1,-2' is no token id, and there is no file of that name");
+  EXPECT_EQ(error(2, "1,2,x"), "--ids: 'x' in '1,2,x' is no token id, and there is no file of that name");
+  EXPECT_EQ(error(2, "1, 2y 3"),
+            "--ids: '2y' in '1, 2y 3' is no token id, and there is no file of that name");
+  EXPECT_EQ(error(3, "ids.txt"), "ids.txt: no such file");
+  EXPECT_EQ(error(2, "/"), "/: a folder; name a file");
+  EXPECT_EQ(ErrorOf(2, {"logits", "-m", kTiny, "-i", "-", "-o", "/dev/null"}, {.input = "1\n2;3\n"}),
+            "--ids: standard input: '2;3' is not a whole number from 0 to 2147483647");
   EXPECT_TRUE(error(7, "1,2", "no/such/folder/out").starts_with("no/such/folder/out: cannot be written"));
   std::string many = "1";
   for (int i = 0; i < 512; ++i) many += ",1";

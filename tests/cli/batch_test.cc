@@ -1,7 +1,9 @@
 // `batch` with the real program.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <csignal>
+#include <filesystem>
 #include <fstream>
 
 #include "base/json.h"
@@ -119,6 +121,71 @@ TEST_F(BatchTest, RefusesAnOutputThatAnswersSomethingElse) {
   EXPECT_EQ(ReadTextFile(folder_ / "out.jsonl"), answers);
 }
 
+// Whatever is no answer of ours: refused before the model is looked at, and untouched.
+TEST_F(BatchTest, RefusesWhatIsNotItsOwn) {
+  Questions(3);
+  const std::string binary("\0\1\2\n\xff", 5);
+  for (const std::string& theirs : {std::string("a letter without its end"), std::string("a line\n"), binary,
+                                    std::string("{\"line\":1,\"inp"),
+                                    std::string("{\"line\":1,\"input\":\"0123456789abcdef\",\"x\":1}\n"),
+                                    std::string("\n"), std::string(100'000, 'x')}) {
+    folder_.Write("theirs", theirs);
+    const std::string error =
+        ErrorOf(2, {"batch", "-m", "no/such/model", folder_ / "in.jsonl", "-o", folder_ / "theirs"});
+    EXPECT_TRUE(Contains(error, "theirs: line 1 ")) << error;
+    EXPECT_TRUE(Contains(error, "it stays as it is")) << error;
+    EXPECT_EQ(ReadTextFile(folder_ / "theirs"), theirs);
+  }
+  const std::string input = ReadTextFile(folder_ / "in.jsonl");
+  EXPECT_TRUE(Contains(Batch({"-o", folder_ / "in.jsonl"}).err, "the same file as the input"));
+  EXPECT_EQ(ReadTextFile(folder_ / "in.jsonl"), input);
+  folder_.Write("empty", "");
+  EXPECT_EQ(Batch({"-o", folder_ / "empty"}).code, 0);
+  EXPECT_EQ(Answers("empty").size(), 3u);
+  EXPECT_EQ(ErrorOf(3, {"batch", "-m", "no/such/model", folder_ / "in.jsonl", "-o", folder_ / "new"}).empty(),
+            false);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "new"));
+  // Notes behind answers of ours.
+  const std::string noted = ReadTextFile(folder_ / "empty") + "my notes";
+  folder_.Write("noted", noted);
+  EXPECT_TRUE(Contains(Batch({"-o", folder_ / "noted"}).err, "line 4 is no answer to line 4"));
+  EXPECT_EQ(ReadTextFile(folder_ / "noted"), noted);
+}
+
+TEST_F(BatchTest, ContinuesUnderTheSameSettingsOnly) {
+  Questions(6);
+  ASSERT_EQ(Batch({"-o", folder_ / "out.jsonl", "--stop", "<end>"}).code, 0);
+  const auto lines = LinesOf(folder_ / "out.jsonl");
+  const std::string half = lines[0] + "\n" + lines[1] + "\n" + lines[2].substr(0, 60);
+  for (const std::string& text : {half, ReadTextFile(folder_ / "out.jsonl")}) {  // a whole one, too
+    for (const auto& [flag, value, said] :
+         std::vector<std::array<std::string, 3>>{{"-n", "3", "max_tokens was 256, now 3"},
+                                                 {"--temp", "0.5", "temp was 0.0, now 0.5"},
+                                                 {"--stop", "x", "stop was [\"<end>\"], now"},
+                                                 {"--raw", "", "raw was false, now true"},
+                                                 {"--decode", "reference", "decode was \"cpu\", now"},
+                                                 {"-m", kTiny + ".q4_1.gguf", "model was \"llama-"}}) {
+      folder_.Write("cut.jsonl", text);
+      std::vector<std::string> command = {"batch", folder_ / "in.jsonl", "-o", folder_ / "cut.jsonl"};
+      if (flag != "-m") command.insert(command.end(), {"-m", kTiny});
+      command.insert(command.end(), {"--stop", "<end>", flag});
+      if (!value.empty()) command.push_back(value);
+      const std::string error = ErrorOf(2, command);
+      EXPECT_TRUE(Contains(error, said)) << error;
+      EXPECT_TRUE(Contains(error, "continue with those, or give another output")) << error;
+      EXPECT_EQ(ReadTextFile(folder_ / "cut.jsonl"), text);
+    }
+  }
+  // What changes no text may change.
+  folder_.Write("cut.jsonl", half);
+  EXPECT_EQ(
+      Batch({"-o", folder_ / "cut.jsonl", "--stop", "<end>", "--parallel", "2", "--prefix-cache-mb", "0"})
+          .code,
+      0);
+  EXPECT_EQ(Texts(Answers("cut.jsonl")), Texts(Answers("out.jsonl")));
+  for (const Json& answer : Answers("cut.jsonl")) EXPECT_EQ(answer["run"], Answers("out.jsonl")[0]["run"]);
+}
+
 TEST_F(BatchTest, ALineThatFailsDoesNotStopTheOthers) {
   folder_.Write("in.jsonl",
                 "{\"prompt\": \"a\", \"raw\": true, \"max_tokens\": 2}\n"
@@ -148,9 +215,104 @@ TEST_F(BatchTest, ALineThatFailsDoesNotStopTheOthers) {
     EXPECT_TRUE(answers[i]["error"]["kind"].is_string()) << answers[i];
     EXPECT_FALSE(answers[i].contains("text"));
   }
-  for (size_t i : {1, 2, 3, 5, 6, 7, 8, 9})
-    EXPECT_EQ(answers[i]["error"]["kind"], "bad_request") << answers[i];
-  EXPECT_EQ(answers[4]["error"]["kind"], "unsupported");
+  for (size_t i = 1; i < 10; ++i) EXPECT_EQ(answers[i]["error"]["kind"], "bad_request") << answers[i];
+  EXPECT_EQ(answers[4]["error"]["message"],
+            (folder_ / "in.jsonl").string() +
+                ": line 5: no line has \"colour\"; what one may have is prompt, messages, raw, tools, "
+                "chat_template_kwargs, id, max_tokens, temperature, top_k, top_p, min_p, seed, stop, "
+                "repetition_penalty, presence_penalty, frequency_penalty, logit_bias");
+}
+
+TEST_F(BatchTest, NullIsAsIfTheKeyWereAbsent) {
+  folder_.Write("in.jsonl",
+                R"({"prompt": "a", "raw": true, "max_tokens": 4, "seed": 1}
+{"prompt": "a", "raw": true, "max_tokens": 4, "seed": 1, "messages": null, "tools": null, "id": null,
+)"
+                R"( "chat_template_kwargs": null, "temperature": null, "top_k": null, "top_p": null,)"
+                R"( "min_p": null, "stop": null, "repetition_penalty": null, "presence_penalty": null,)"
+                R"( "frequency_penalty": null, "logit_bias": null}
+{"messages": [{"role": "user", "content": "a"}], "prompt": null, "raw": null, "max_tokens": null, "seed": null}
+{"messages": [{"role": "user", "content": "a"}], "raw": false, "max_tokens": 0}
+{"messages": [{"role": "user", "content": "a"}], "raw": true}
+)");
+  std::string input = ReadTextFile(folder_ / "in.jsonl");
+  input.erase(input.find(",\n ") + 1, 1);  // one line
+  folder_.Write("in.jsonl", input);
+  EXPECT_EQ(Batch({"-o", folder_ / "out.jsonl", "-n", "3"}).code, 2);
+  const auto answers = Answers("out.jsonl");
+  ASSERT_EQ(answers.size(), 5u);
+  EXPECT_EQ(answers[1]["text"], answers[0]["text"]);
+  EXPECT_FALSE(answers[1].contains("id"));
+  EXPECT_EQ(answers[2]["tokens"], 3);
+  EXPECT_EQ(answers[3]["tokens"], 0);
+  EXPECT_TRUE(Contains(answers[4]["error"]["message"], "\"raw\" goes with \"prompt\""));
+}
+
+TEST_F(BatchTest, IdsComeBackAsTheyAreWritten) {
+  const std::vector<std::string> ids = {"1e999",
+                                        "18446744073709551616",
+                                        "-123456789012345678901234567890",
+                                        "7",
+                                        "1.10",
+                                        "0.1e-400",
+                                        R"("18446744073709551616")",
+                                        R"("x\u0041\/\n")",
+                                        R"({ "a" : [1,  2e400, "]}\""], "id" : 3 })",
+                                        "[ ]",
+                                        "true"};
+  std::string input;
+  for (const std::string& id : ids)
+    input += R"({"prompt": "a", "raw": true, "max_tokens": 0, "id": )" + id + "}\n" + R"({"\u0069d":)" + id +
+             R"(, "prompt": ""})" + "\n";
+  folder_.Write("in.jsonl", input);
+  EXPECT_EQ(Batch({"-o", folder_ / "out.jsonl"}).code, 2);
+  const auto lines = LinesOf(folder_ / "out.jsonl");
+  ASSERT_EQ(lines.size(), 2 * ids.size());
+  for (size_t i = 0; i < lines.size(); ++i)
+    EXPECT_TRUE(Contains(lines[i], "\"id\":" + ids[i / 2] + (i % 2 == 0 ? ",\"text\":" : ",\"error\":")))
+        << lines[i];
+  EXPECT_EQ(Batch({"-o", folder_ / "out.jsonl"}).code, 0) << "all are answered, whatever their ids";
+  EXPECT_EQ(LinesOf(folder_ / "out.jsonl"), lines);
+  // A line that is no JSON has no id.
+  folder_.Write("in.jsonl", "{\"id\": 01, \"prompt\": \"a\"}\n{\"id\": [1, \"prompt\": \"a\"}\n");
+  EXPECT_EQ(Batch({"-o", folder_ / "bad.jsonl"}).code, 2);
+  for (const Json& answer : Answers("bad.jsonl")) {
+    EXPECT_FALSE(answer.contains("id")) << answer;
+    EXPECT_EQ(answer["error"]["kind"], "bad_request");
+  }
+}
+
+// What Windows and old Macs write, and what comes through a pipe.
+TEST_F(BatchTest, ReadsLinesFromEverywhere) {
+  const std::string one = R"({"prompt": "a", "raw": true, "max_tokens": 3})",
+                    two = R"({"prompt": "b", "raw": true, "max_tokens": 3})";
+  folder_.Write("in.jsonl", one + "\n" + two + "\n");
+  ASSERT_EQ(Batch({"-o", folder_ / "out.jsonl"}).code, 0);
+  const auto texts = [&](const std::string& name) {
+    std::vector<std::string> all;
+    for (const Json& answer : Answers(name)) all.push_back(answer["input"].dump() + answer["text"].dump());
+    return all;
+  };
+  const auto expected = texts("out.jsonl");
+  ASSERT_EQ(expected.size(), 2u);
+  int number = 0;
+  for (const std::string& input :
+       {"\xEF\xBB\xBF" + one + "\r\n\r\n" + two + "\r\n", one + "\r" + two, "\n \n" + one + "\n" + two}) {
+    const std::string name = "out" + std::to_string(number++);
+    folder_.Write("in.jsonl", input);
+    EXPECT_EQ(Batch({"-o", folder_ / name}).code, 0);
+    EXPECT_EQ(texts(name), expected);
+    for (const char* path : {"-", "/dev/stdin"}) {
+      const std::string piped = "piped" + std::to_string(number++);
+      const Outcome outcome =
+          RunEngine({"batch", "-m", kTiny, path, "-o", folder_ / piped}, {.input = input});
+      EXPECT_EQ(outcome.code, 0) << outcome.err;
+      EXPECT_EQ(texts(piped), expected);
+    }
+  }
+  const Outcome bad =
+      RunEngine({"batch", "-m", kTiny, "-", "-o", folder_ / "bad"}, {.input = "{\"prompt\": \"\"}\n"});
+  EXPECT_EQ(Answers("bad")[0]["error"]["message"], "standard input: line 1: the prompt is empty");
 }
 
 TEST_F(BatchTest, StopsAtStopStrings) {

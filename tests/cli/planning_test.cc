@@ -96,6 +96,9 @@ TEST(Simulate, Errors) {
   EXPECT_TRUE(Contains(error(""), "t.jsonl: no requests"));
   EXPECT_TRUE(Contains(error("{\"at_ms\": 0, \"prompt\": 1, \"output\": 1}\n{\"at_ms\": 0}\n"), "line 2"));
   EXPECT_TRUE(Contains(ErrorOf(3, {"simulate", "--profile", "M3", "--trace", folder / "absent"}), "absent"));
+  EXPECT_EQ(ErrorOf(2, {"simulate", "--profile", "M3", "--trace", "-"},
+                    {.input = "\xEF\xBB\xBF{\"at_ms\": 0, \"prompt\": 1, \"output\": 1, \"user\": 7}\r\n"}),
+            "standard input: line 1: unknown key(s) user: remove or correct them");
   EXPECT_TRUE(Contains(ErrorOf(2, {"simulate", "--profile", "M3"}), "--trace"));
   EXPECT_TRUE(Contains(ErrorOf(3, {"simulate", "--profile", "M9", "--trace", kTrace}), "M9"));
 }

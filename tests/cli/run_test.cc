@@ -1,9 +1,11 @@
 // `run` with the real program: what it prints, and how it ends.
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cctype>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <thread>
 
 #include "base/json.h"
@@ -123,6 +125,37 @@ TEST_F(RunTest, ReadsThePromptFromEverywhere) {
             expected);  // editors add the last newline
   EXPECT_EQ(text({}, {.input = "two\nlines\n"}), expected);
   EXPECT_EQ(text({"-f", "-"}, {.input = "two\nlines"}), expected);
+  EXPECT_EQ(text({"-f", "/dev/stdin"}, {.input = "two\nlines\n"}), expected);
+  // What Windows and old Macs write.
+  EXPECT_EQ(text({"-f", folder.Write("prompt.txt", "\xEF\xBB\xBFtwo\r\nlines\r\n")}), expected);
+  EXPECT_EQ(text({}, {.input = "\xEF\xBB\xBFtwo\rlines\r"}), expected);
+
+  const std::string fifo = folder / "fifo";
+  ASSERT_EQ(mkfifo(fifo.c_str(), 0600), 0);
+  std::thread writer([&] { std::ofstream(fifo) << "two\nlines\n"; });
+  EXPECT_EQ(text({"-f", fifo}), expected);
+  writer.join();
+}
+
+// "[answer]" once ended the text at "answer", and "[no,5]" at either.
+TEST_F(RunTest, StopsAtWhatWasTypedOnly) {
+  const std::vector<std::string> base = {"--raw",        "-p",     "Hello",        "-n",    "40",
+                                         "--logit-bias", "2:-100", "--logit-bias", "0:-100"};
+  const auto text = [&](std::vector<std::string> stops) {
+    std::vector<std::string> flags = base;
+    for (const std::string& stop : stops) flags.insert(flags.end(), {"--stop", stop});
+    return RunJson(flags)["text"].get<std::string>();
+  };
+  const std::string whole = text({});
+  std::string inside;  // letters of the text
+  for (size_t i = 5; i + 1 < whole.size() && inside.empty(); ++i)
+    if (std::isalpha(static_cast<unsigned char>(whole[i])) &&
+        std::isalpha(static_cast<unsigned char>(whole[i + 1])))
+      inside = whole.substr(i, 2);
+  ASSERT_FALSE(inside.empty()) << whole;
+  EXPECT_EQ(text({inside}), whole.substr(0, whole.find(inside)));
+  EXPECT_EQ(text({"[" + inside + "]", "[x," + inside + "]", inside + "," + inside}), whole);
+  EXPECT_EQ(text({"[" + inside + "]", inside}), whole.substr(0, whole.find(inside)));
 }
 
 TEST_F(RunTest, FinishesForTheRightReason) {

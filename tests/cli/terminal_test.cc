@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdlib>
 #include <thread>
 
+#include "cli/part_log.h"
 #include "tests/temp_folder.h"
 
 namespace pd::cli {
@@ -81,6 +83,23 @@ TEST_F(ProgressBarTest, IsForTerminalsOnly) {
   dup2(saved, STDERR_FILENO);
   EXPECT_EQ(lseek(file, 0, SEEK_END), 0);
   close(saved), close(file);
+}
+
+TEST(PartLog, SaysWhatEndedAndWhatTakesLong) {
+  testing::internal::CaptureStderr();
+  {
+    PartLog log(std::chrono::milliseconds(50));
+    log.Show("first", 1, 3);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    log.Show("first", 2, 3);
+    log.Show("second");
+    log.End();
+    log.Show("third");  // does not end
+  }
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("first: 1 of 3, 0 s so far\n"), std::string::npos) << said;
+  EXPECT_LT(said.find("first: done in 0."), said.find("second: done in 0.0 s\n")) << said;
+  EXPECT_EQ(said.find("third"), std::string::npos) << said;
 }
 
 }  // namespace

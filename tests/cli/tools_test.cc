@@ -99,7 +99,7 @@ TEST(Run, SaysWhatQuantisingAtLoadDid) {
   const Outcome outcome = RunEngine({"run", "-m", kTiny, "--raw", "-p", "Hello", "-n", "2", "--prefill",
                                      "mlx", "--decode", "mlx", "--quantize", "q4"});
   EXPECT_EQ(outcome.code, 0) << outcome.err;
-  EXPECT_NE(outcome.err.find("matrices are quantised to 4 bits, as asked for"), std::string::npos)
+  EXPECT_NE(outcome.err.find("matrices are quantised to 4 bits, as requested"), std::string::npos)
       << outcome.err;
 }
 

@@ -118,16 +118,16 @@ TEST(Blob, FindsEveryCorruptField) {
       {4, 1, 4, "version 1"},
       {8, 1, 8, "reserved"},
       {56, 1, 8, "reserved"},
-      {first, 0xDEADBEEE, 4, "record 0 of 2 at byte 64: no sentinel"},
+      {first, 0xDEADBEEE, 4, "record 0 of 2 at byte 64: its sentinel is missing"},
       {first + 4, 0, 4, "unknown data type 0"},
       {first + 4, 18, 4, "unknown data type 18"},
-      {first + 8, 9, 8, "hold no whole number of fp16"},
+      {first + 8, 9, 8, "are not a whole number of fp16"},
       {first + 8, uint64_t(1) << 60, 8, "past the end"},
       {first + 8, UINT64_MAX, 8, "past the end"},
-      {first + 16, 64, 8, "data at byte 64, want 128"},
+      {first + 16, 64, 8, "data at byte 64, expected 128"},
       {first + 16, UINT64_MAX, 8, "data at byte"},
       {first + 24, 4, 8, "4 bits of padding"},
-      {second, 0, 4, "record 1 of 2 at byte 192: no sentinel"},
+      {second, 0, 4, "record 1 of 2 at byte 192: its sentinel is missing"},
       {second + 24, 8, 8, "8 bits of padding"},
       {second + 24, 3, 8, "3 bits of padding"},
       {second + 8, 4, 8, "past the end"},
@@ -158,7 +158,7 @@ TEST(Blob, RefusesReferencesThatDoNotFit) {
   };
   EXPECT_EQ(what(64, half), "no error");
   EXPECT_EQ(what(64, {DataType::kF16, {8, 1, 1}}), "no error");  // the file knows no shapes
-  EXPECT_NE(what(128, half).find("op 'w': offset 128 is no record"), std::string::npos);
+  EXPECT_NE(what(128, half).find("op 'w': there is no record at offset 128"), std::string::npos);
   EXPECT_NE(what(64, {DataType::kF16, {9}}).find("16 bytes"), std::string::npos);
   EXPECT_NE(what(64, {DataType::kBF16, {8}}).find("a record of fp16"), std::string::npos);
 }

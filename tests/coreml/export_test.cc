@@ -5,8 +5,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <numeric>
 #include <random>
+#include <thread>
 
 #include "base/digest.h"
 #include "base/error.h"
@@ -198,6 +200,114 @@ TEST_F(ExportedBundle, ReplacesBundlesOnly) {
   WriteFileAtomically(folder_ / "precious" / "thesis.txt", std::string_view("words"));
   ExpectHas(What([&] { Export(folder_ / "precious"); }), "bad_request");
   EXPECT_EQ(ReadTextFile(folder_ / "precious" / "thesis.txt"), "words");
+  // A name proves nothing.
+  for (const char* theirs :
+       {"{\"name\": \"a web page\"}", "{\"digest\": \"0\", \"files\": {\"thesis.txt\": {}}}", "no JSON"}) {
+    WriteFileAtomically(folder_ / "precious" / "bundle.json", std::string_view(theirs));
+    ExpectHas(What([&] { Export(folder_ / "precious"); }), "holds no bundle that export wrote");
+    EXPECT_EQ(AllBytes(folder_ / "precious"),
+              (std::map<std::string, std::string>{{"bundle.json", theirs}, {"thesis.txt", "words"}}));
+  }
+  WriteFileAtomically(folder_ / "file", std::string_view("mine"));
+  ExpectHas(What([&] { Export(folder_ / "file"); }), "is no folder");
+  EXPECT_EQ(ReadTextFile(folder_ / "file"), "mine");
+  ExpectHas(What([&] { Export(""); }), "empty");
+}
+
+TEST_F(ExportedBundle, WhatTheOwnerPutIntoABundleStays) {
+  Export(folder_ / "a");
+  const fs::path note = folder_ / "a" / "shard_0.mlpackage" / "README";
+  WriteFileAtomically(note, std::string_view("why I made it"));
+  const auto before = AllBytes(folder_ / "a");
+  options_.weights = WeightFormat::kInt8;
+  ExpectHas(What([&] { Export(folder_ / "a"); }), "README: not part of the bundle, which is not replaced");
+  EXPECT_EQ(AllBytes(folder_ / "a"), before);
+  fs::remove(note);
+  // A link in place of a file of ours leads to somebody's file.
+  const fs::path manifest = folder_ / "a" / "shard_0.mlpackage" / "Manifest.json";
+  fs::rename(manifest, folder_ / "theirs.json");
+  fs::create_symlink(folder_ / "theirs.json", manifest);
+  ExpectHas(What([&] { Export(folder_ / "a"); }), "Manifest.json: not part of the bundle");
+  EXPECT_TRUE(fs::is_symlink(manifest));
+  // An altered file of ours is replaced: exporting again is the remedy that ReadBundle names.
+  fs::remove(manifest);
+  WriteFileAtomically(manifest, std::string_view("{}"));
+  Export(folder_ / "a");
+  EXPECT_EQ(ReadBundle(folder_ / "a").format, WeightFormat::kInt8);
+}
+
+TEST_F(ExportedBundle, ALinkToItStays) {
+  fs::create_directory(folder_ / "disk");
+  fs::create_directory_symlink("disk/a", folder_ / "link");
+  Export(folder_ / "link");  // led to nothing yet
+  options_.weights = WeightFormat::kInt8;
+  Export(folder_ / "link");
+  Export((folder_ / "link").string() + "/");
+  EXPECT_EQ(fs::read_symlink(folder_ / "link"), "disk/a");
+  EXPECT_EQ(ReadBundle(folder_ / "disk" / "a").format, WeightFormat::kInt8);
+  EXPECT_EQ(ReadBundle(folder_ / "link").format, WeightFormat::kInt8);
+}
+
+TEST_F(ExportedBundle, IgnoresAndKeepsWhatSystemsLeave) {
+  Export(folder_ / "a");
+  fs::create_directory(folder_ / "a" / ".Spotlight-V100");
+  const std::vector<std::string> litter = {
+      ".DS_Store",  "._bundle.json",  ".Spotlight-V100/store",      "Thumbs.db",
+      "notes.txt~", ".notes.txt.swp", "shard_0.mlpackage/.DS_Store"};
+  for (const std::string& name : litter) WriteFileAtomically(folder_ / "a" / name, std::string_view(name));
+  EXPECT_EQ(ReadBundle(folder_ / "a").format, WeightFormat::kFp16);
+  options_.weights = WeightFormat::kInt8;
+  Export(folder_ / "a");
+  EXPECT_EQ(ReadBundle(folder_ / "a").format, WeightFormat::kInt8);
+  for (const std::string& name : litter) EXPECT_EQ(ReadTextFile(folder_ / "a" / name), name);
+}
+
+TEST_F(ExportedBundle, LeftoversOfOthersStay) {
+  Export(folder_ / "a");
+  for (const char* name : {"a.partial-1", "a.replaced-1", "a.partial-999999999", "a.partial-letters"}) {
+    fs::create_directory(folder_ / name);
+    WriteFileAtomically(folder_ / name / "diary", std::string_view("dear diary"));
+  }
+  Export(folder_ / "a");
+  for (const char* name : {"a.partial-1", "a.replaced-1", "a.partial-999999999", "a.partial-letters"})
+    EXPECT_EQ(ReadTextFile(folder_ / name / "diary"), "dear diary");
+}
+
+// A bundle that is replaced while its files are opened is opened again: they are those that were checked.
+TEST_F(ExportedBundle, WhatWasCheckedIsWhatIsUsed) {
+  Export(folder_ / "a");
+  int uses = 0;
+  UseBundle(folder_ / "a", [&](const Bundle& bundle) {
+    EXPECT_EQ(bundle.format, uses == 0 ? WeightFormat::kFp16 : WeightFormat::kInt8);
+    EXPECT_TRUE(IsCurrent(bundle));
+    options_.weights = WeightFormat::kInt8;
+    if (++uses == 1) {
+      Export(folder_ / "a");
+      EXPECT_FALSE(IsCurrent(bundle));
+      throw Fail(ErrorKind::kCorruptFile, "another bundle's file");
+    }
+  });
+  EXPECT_EQ(uses, 2);
+  ExpectHas(What([&] { UseBundle(folder_ / "a", [&](const Bundle&) { Export(folder_ / "a"); }); }),
+            "busy: " + (folder_ / "a").string() + ": the bundle is replaced again and again");
+  // An error of a bundle that stays is the caller's.
+  ExpectHas(What([&] {
+              UseBundle(folder_ / "a", [](const Bundle&) { throw Fail(ErrorKind::kDevice, "broken"); });
+            }),
+            "broken");
+  // Folders that change places, the files being the same ones.
+  Export(folder_ / "b");
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // clocks of file systems are coarse
+  uses = 0;
+  UseBundle(folder_ / "a", [&](const Bundle&) {
+    if (++uses > 1) return;
+    for (int i = 0; i < 2; ++i) {
+      fs::rename(folder_ / "a", folder_ / "c");
+      fs::rename(folder_ / "b", folder_ / "a");
+      fs::rename(folder_ / "c", folder_ / "b");
+    }
+  });
+  EXPECT_EQ(uses, 2);
 }
 
 // Killed after each progress report in turn: what is at the target is the old bundle, whole, or nothing.

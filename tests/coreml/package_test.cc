@@ -183,7 +183,7 @@ TEST(Package, RefusesManifestsThatAppleWouldRefuse) {
   has(with("fileFormatVersion", "fileFormat"), "fileFormat");
   has(with("rootModelIdentifier", "rootModel"), "rootModelIdentifier");
   has(with("\"rootModelIdentifier\": \"", "\"rootModelIdentifier\": \"0"), "names no item");
-  has(with("\"itemInfoEntries\": {\n        \"", "\"itemInfoEntries\": {\n        \"x"), "is no UUID");
+  has(with("\"itemInfoEntries\": {\n        \"", "\"itemInfoEntries\": {\n        \"x"), "is not a UUID");
   has(with("\"author\"", "\"writer\""), "author");
   has(with("\"description\"", "\"words\""), "description");
   has(with("\"name\": \"model.mlmodel\"", "\"name\": \"model2.mlmodel\""), "is not author/name");

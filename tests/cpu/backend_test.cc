@@ -14,6 +14,7 @@
 #include "tests/cpu/random_weights.h"
 #include "tests/device_checks.h"
 #include "tests/error_table.h"
+#include "tests/expect_error.h"
 #include "tests/tiny_model.h"
 
 namespace pd::cpu {
@@ -401,6 +402,28 @@ TEST(CpuBackend, RefusesWhatDoesNotFit) {
   device->Open(400, {});
   device->Close(first);
   device->Open(600, {});
+}
+
+TEST(CpuBackend, EndsAStepBetweenLayersWhenCancelled) {
+  TinyModel model = ModelOf(DType::kQ8_0);
+  const auto pool = std::make_shared<ThreadPool>(1);
+  const auto loaded = LoadCpuModel(model.spec, model.tensors, *pool);
+  int asked = 0, stop_at = -1;
+  const auto device = OpenCpuDevice(loaded, pool, {.cancelled = [&] { return asked++ == stop_at; }});
+  const auto ids = SomeTokens(20, model.spec.vocab);
+  const auto want = Alone(*OpenCpuDevice(loaded, pool), ids, 20);
+  const SlotId slot = device->Open(20, {});
+  for (int layer = 0; layer < int(model.spec.layers.size()); ++layer) {
+    device->Truncate(slot, 0);
+    test::Feed(*device, slot, ids, 0, 10, 10);
+    asked = 0, stop_at = layer;
+    test::ExpectError(ErrorKind::kCancelled, {"interrupted"},
+                      [&] { test::Feed(*device, slot, ids, 10, 20, 10); });
+    EXPECT_EQ(asked, layer + 1);
+    stop_at = -1;
+    EXPECT_EQ(device->Length(slot), 10);
+    EXPECT_EQ(test::Feed(*device, slot, ids, 10, 20, 10), want) << "cancelled in layer " << layer;
+  }
 }
 
 TEST(CpuModel, ReportsProgress) {

@@ -258,19 +258,19 @@ TEST_P(EveryLevel, RoundsHalvesLikeTheElementTypes) {
   }
 }
 
-TEST_P(EveryLevel, TurnsHalves) {
+TEST_P(EveryLevel, TransposesHalves) {
   for (const auto& [rows, columns] : {std::pair{1, 1}, {3, 40}, {16, 16}, {17, 33}, {65, 5}}) {
     const int in_stride = columns + 3, out_stride = rows + 5;
     const std::vector<float> floats = RandomFloats(size_t(rows * in_stride), 7, 1e4f);
-    std::vector<uint16_t> halves(floats.size()), turned(size_t(columns * out_stride), 0x7e01);
+    std::vector<uint16_t> halves(floats.size()), transposed(size_t(columns * out_stride), 0x7e01);
     kernels().round_half(floats.data(), int64_t(floats.size()), halves.data());
-    std::vector<float> back(turned.size(), 5.f);
-    kernels().turn_to_half(floats.data(), in_stride, rows, columns, turned.data(), out_stride);
-    kernels().turn_from_half(halves.data(), in_stride, rows, columns, back.data(), out_stride);
+    std::vector<float> back(transposed.size(), 5.f);
+    kernels().transpose_to_half(floats.data(), in_stride, rows, columns, transposed.data(), out_stride);
+    kernels().transpose_from_half(halves.data(), in_stride, rows, columns, back.data(), out_stride);
     for (int c = 0; c < columns; ++c)
       for (int r = 0; r < out_stride; ++r) {
         const size_t to = size_t(c * out_stride + r), from = size_t(r * in_stride + c);
-        EXPECT_EQ(turned[to], r < rows ? halves[from] : 0x7e01);
+        EXPECT_EQ(transposed[to], r < rows ? halves[from] : 0x7e01);
         EXPECT_EQ(back[to], r < rows ? ToFloat(F16{halves[from]}) : 5.f);
       }
   }

@@ -71,6 +71,29 @@ TEST(GgufConfig, HarmlessKeysAreSkipped) {
   EXPECT_EQ(Open(spec).spec, Open(AsGguf(TinyQwen2())).spec);
 }
 
+TEST(GgufConfig, AListWithTheSameNumberForEachLayerIsThatNumber) {
+  GgufSpec spec = AsGguf(TinyQwen3());
+  const ModelSpec plain = Open(spec).spec;
+  for (const char* key :
+       {"qwen3.attention.head_count", "qwen3.attention.head_count_kv", "qwen3.feed_forward_length"}) {
+    const std::string value = Find(spec, key)->value;
+    Set(spec, List(key, kU32, 2, value + value));
+  }
+  EXPECT_EQ(Open(spec).spec, plain);
+}
+
+TEST(GgufConfig, AWindowThatReachesAllPositionsIsNone) {
+  const ModelSpec plain = Open(AsGguf(TinyQwen3())).spec;
+  for (const uint32_t window : {0u, 1u << 30}) {
+    GgufSpec spec = AsGguf(TinyQwen3());
+    Set(spec, U32("qwen3.attention.sliding_window", window));
+    EXPECT_EQ(Open(spec).spec, plain);
+  }
+  GgufSpec gemma = AsGguf(TinyGemma3());
+  Set(gemma, U32("gemma3.attention.sliding_window", 0));
+  for (const auto& layer : Open(gemma).spec.layers) EXPECT_EQ(AttentionOf(layer).window, std::nullopt);
+}
+
 RopeScaling Scaling(const GgufSpec& spec) { return AttentionOf(Open(spec).spec.layers[0]).rope->scaling; }
 
 TEST(GgufConfig, LinearScaling) {
@@ -221,7 +244,13 @@ std::vector<BadMetadata> AllBadMetadatas() {
       {"HeadsPerLayer",
        kUnsupported,
        {"llama.attention.head_count", "list"},
-       [](GgufSpec& f) { Set(f, List("llama.attention.head_count", kU32, 1, Raw(uint32_t(4)))); }},
+       [](GgufSpec& f) {
+         Set(f, List("llama.attention.head_count", kU32, 2, Raw(uint32_t(4)) + Raw(uint32_t(2))));
+       }},
+      {"HeadsOfNoLayer",
+       kUnsupported,
+       {"llama.attention.head_count", "list"},
+       [](GgufSpec& f) { Set(f, List("llama.attention.head_count", kU32, 0, "")); }},
       {"LayersTooMany",
        kCorrupt,
        {"num_hidden_layers", "4096"},
@@ -281,10 +310,10 @@ std::vector<BadMetadata> AllBadMetadatas() {
          Set(f, Float("llama.rope.scaling.factor", 2));
          f.tensors.push_back({"rope_freqs.weight", {4}, kTensorF32, Floats({1, 1, 1, 1})});
        }},
-      {"Split",
+      {"LocalLayersOutsideGemma",
        kUnsupported,
-       {"3 parts", "merge"},
-       [](GgufSpec& f) { Set(f, {"split.count", kU16, Raw(uint16_t(3))}); }},
+       {"llama.attention.sliding_window", "8"},
+       [](GgufSpec& f) { Set(f, U32("llama.attention.sliding_window", 8)); }},
       {"NoEmbedding",
        kCorrupt,
        {"token_embd.weight"},

@@ -107,6 +107,52 @@ TEST(Folder, ShardsAreOneModel) {
   });
 }
 
+TEST(Folder, NumberedShardsNeedNoIndex) {
+  const TinyCheckpoint model = TinyLlama();
+  const TempFolder folder;
+  WriteShards(model, folder);
+  std::filesystem::remove(folder / "model.safetensors.index.json");
+  ModelSource source = OpenModel(folder.path());
+  EXPECT_EQ(source.tensors.embed.ReadAll(), model.tensors.at("model.embed_tokens.weight").values);
+  std::filesystem::copy(folder / "model-00002-of-00002.safetensors",
+                        folder / "model-00003-of-00003.safetensors");
+  ExpectError(ErrorKind::kCorruptFile, {"model-00003-of-00003.safetensors", "not clear"},
+              [&] { OpenModel(folder.path()); });
+  std::filesystem::remove(folder / "model-00003-of-00003.safetensors");
+  std::filesystem::remove(folder / "model-00002-of-00002.safetensors");
+  ExpectError(ErrorKind::kNotFound, {"model-00002-of-00002.safetensors is missing"},
+              [&] { OpenModel(folder.path()); });
+}
+
+TEST(Folder, RemarksInConfigJsonAreNoMathematics) {
+  const TinyCheckpoint model = TinyQwen3();
+  const TempFolder folder;
+  WriteFolder(model, folder);
+  const ModelSpec plain = OpenModel(folder.path()).spec;
+  Json config = model.config;
+  config.update({{"pad_token", "<pad>"},
+                 {"license", "apache-2.0"},
+                 {"model_max_length", 4096},
+                 {"padding_side", "left"},
+                 {"mystery_that_is_null", nullptr}});
+  folder.Write("config.json", config.dump());
+  EXPECT_EQ(OpenModel(folder.path()).spec, plain);
+}
+
+TEST(Folder, ConfigJsonAsPythonReadsIt) {
+  const TinyCheckpoint model = TinyQwen3();
+  const TempFolder folder;
+  WriteFolder(model, folder);
+  const ModelSpec plain = OpenModel(folder.path()).spec;
+  const std::string whole = model.config.dump(), rest = whole.substr(1);
+  folder.Write("config.json", R"({"license": NaN, "model_max_length": 1e400, "hidden_size": 7, )" + rest);
+  EXPECT_EQ(OpenModel(folder.path()).spec, plain);
+  folder.Write("config.json", whole.substr(0, whole.size() - 1) + R"(, "rms_norm_eps": Infinity})");
+  ExpectError(ErrorKind::kCorruptFile, {"rms_norm_eps", "Infinity"}, [&] { OpenModel(folder.path()); });
+  folder.Write("config.json", model.config.dump() + std::string("\0garbage", 8));
+  ExpectError(ErrorKind::kCorruptFile, {"config.json", "NUL"}, [&] { OpenModel(folder.path()); });
+}
+
 TEST(Folder, ViewsOutliveTheSource) {
   const TinyCheckpoint model = TinyQwen2();
   const TempFolder folder;

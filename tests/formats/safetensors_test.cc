@@ -46,6 +46,13 @@ TEST(SafetensorsBadInput, EveryTruncationIsSeen) {
   }
 }
 
+TEST(Safetensors, MetadataMayBeNull) {
+  const SafetensorsSpec spec = Valid();
+  Json header = spec.Header();
+  header["__metadata__"] = nullptr;
+  EXPECT_EQ(Parse(spec.Bytes(header.dump()))->tensors().size(), spec.tensors.size());
+}
+
 struct BadHeader {
   const char* name;
   ErrorKind kind;

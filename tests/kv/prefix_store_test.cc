@@ -1,6 +1,7 @@
 #include "kv/prefix_store.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <thread>
@@ -141,7 +142,7 @@ TEST_F(PrefixStoreTest, DamagedAndForeignFilesAreIgnoredWithOneLine) {
   EXPECT_EQ(store.TakeWarnings().size(), 1u);
   WriteFileAtomically(file, "a letter to my grandmother");
   EXPECT_TRUE(store.Scan().empty());
-  EXPECT_EQ(store.TakeWarnings()[0], file.string() + ": not a file of a prefix cache: ignored");
+  EXPECT_EQ(store.TakeWarnings()[0], file.string() + ": not a prefix cache file: ignored");
 }
 
 TEST_F(PrefixStoreTest, RunsWithoutTheirBeginningAreDeleted) {
@@ -172,6 +173,26 @@ TEST_F(PrefixStoreTest, StaysWithinItsLimit) {
   EXPECT_FALSE(store.Read(*runs[1]));
   EXPECT_TRUE(store.TakeWarnings().empty()) << "deleted to make room is no damage";
   EXPECT_FALSE(Open(bytes - 1).Write(text_, 0, Segment(0, 8)));
+}
+
+// A name proves nothing: neither room nor order is made among files of others, and a pipe is not waited for.
+TEST_F(PrefixStoreTest, FilesOfOthersStay) {
+  Open().Write(text_, 0, Segment(0, 8));
+  const size_t bytes = fs::file_size(OnlyFile());
+  const fs::path folder = folder_.path() / "kv";
+  WriteFileAtomically(folder / "letter.pdkv", std::string(2 * bytes, 'x'));
+  ASSERT_EQ(mkfifo((folder / "pipe.pdkv").c_str(), 0600), 0);
+  fs::create_symlink("letter.pdkv", folder / "link.pdkv");
+  PrefixStore store = Open(bytes);
+  EXPECT_EQ(store.Scan().size(), 1u);
+  EXPECT_EQ(store.TakeWarnings().size(), 3u);
+  auto tokens = text_;
+  tokens[0] = 50;
+  EXPECT_TRUE(store.Write(tokens, 0, Segment(0, 8)));
+  EXPECT_EQ(FileCount(), 4u) << "the one of ours made room";
+  EXPECT_EQ(ReadTextFile(folder / "letter.pdkv"), std::string(2 * bytes, 'x'));
+  EXPECT_TRUE(fs::is_fifo(folder / "pipe.pdkv"));
+  EXPECT_TRUE(fs::is_symlink(folder / "link.pdkv"));
 }
 
 TEST_F(PrefixStoreTest, SaysWhatIsWrongWithItsFolder) {

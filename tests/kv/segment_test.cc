@@ -90,8 +90,8 @@ TEST(KvSegment, RefusesWhatIsNotOurs) {
   refused([](KvSegment& s) { s.layers.pop_back(); }, "number of layers");
   refused([](KvSegment& s) { s.id.variant.adapter = 3; }, "adapter");
   refused([](KvSegment& s) { s.first = -1; }, "negative");
-  refused([](KvSegment& s) { s.layers[1] = std::monostate(); }, "none where it has");
-  refused([](KvSegment& s) { s.layers[1] = StateView(); }, "none where it has");
+  refused([](KvSegment& s) { s.layers[1] = std::monostate(); }, "or the reverse");
+  refused([](KvSegment& s) { s.layers[1] = StateView(); }, "or the reverse");
   refused([](KvSegment& s) { s.kv(0).dtype = DType::kQ8_0; }, "f32, f16 or bf16");
   refused([](KvSegment& s) { s.kv(1).v = nullptr; }, "no memory");
   // What Core ML was seen to report: strides of zero, and strides that fold two tokens onto one place.

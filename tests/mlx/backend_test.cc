@@ -102,7 +102,7 @@ class MlxBackendTest : public ::testing::Test {
   MlxBackendTest() : model_(test::RandomModel(test::MixedSpec())) {
     loaded_ = LoadMlxModel(model_.spec, model_.tensors);
     DeviceInfo info;
-    info.Name() = "mlx", info.max_rows = 256;
+    info.name = "mlx", info.max_rows = 256;
     device_ = std::make_unique<LocalDevice<MlxBackend>>(
         MlxBackend(loaded_, std::make_unique<FaultyKernels>(fault_)), info);
   }
@@ -145,7 +145,7 @@ TEST_F(MlxBackendTest, AFailureLosesTheOpenSlotsOnly) {
 // Where steps write in place, a failure is the failing steps' own: others go on as if nothing had been.
 TEST_F(MlxBackendTest, AFailureLeavesOtherSlotsAlone) {
   DeviceInfo info;
-  info.Name() = "mlx", info.max_rows = 256;
+  info.name = "mlx", info.max_rows = 256;
   device_ = std::make_unique<LocalDevice<MlxBackend>>(
       MlxBackend(loaded_, std::make_unique<InPlaceKernels>(fault_)), info);
   const auto ids = SomeTokens(20, model_.spec.vocab);
@@ -266,8 +266,8 @@ TEST_F(MlxBackendTest, HostSamplingWithinAPipeline) {
 TEST_F(MlxBackendTest, LogitsThatAreNoNumbers) {
   test::TinyModel broken = test::RandomModel(model_.spec);
   auto gains = std::make_shared<std::vector<float>>(32, 1e38f);
-  broken.tensors.final_norm.bytes = std::as_bytes(std::span(*gains));
-  broken.tensors.final_norm.owner = gains;
+  broken.tensors.final_norm.gain->bytes = std::as_bytes(std::span(*gains));
+  broken.tensors.final_norm.gain->owner = gains;
   MlxOptions options;
   options.activations = DType::kF16;
   const auto device = OpenMlxDevice(LoadMlxModel(broken.spec, broken.tensors, options));

@@ -133,8 +133,10 @@ void Play(LaneWorld& world, const Words& words) {
   } else if (verb == "done") {
     world.Succeed(words.Number(1));
   } else if (verb == "fail") {
-    const bool unsupported = words.plain.size() > 2 && words.plain[2] == "unsupported";
-    world.FailJob(words.Number(1), unsupported ? ErrorKind::kUnsupported : ErrorKind::kDevice);
+    const std::string why = words.plain.size() > 2 ? words.plain[2] : "";
+    world.FailJob(words.Number(1), why == "unsupported" ? ErrorKind::kUnsupported
+                                   : why == "cancelled" ? ErrorKind::kCancelled
+                                                        : ErrorKind::kDevice);
   } else {
     ADD_FAILURE() << "no such event: " << verb;
   }

@@ -105,20 +105,56 @@ std::string Rendered(const std::string& source, ChatInput input = Hello()) {
 TEST(ChatTemplate, ErrorsSayWhereAndWhat) {
   ExpectError([] { Rendered("\n{{ raise_exception('Only\ntwo roles') }}"); }, ErrorKind::kBadRequest,
               "Only two roles");
-  ExpectError([] { Rendered("\n\n{{ messages|shuffle }}"); }, ErrorKind::kUnsupported,
-              "model/chat_template.jinja:3: the chat template fails: filter shuffle is unknown");
-  ExpectError([] { Rendered("{{ messages[0].text.upper() }}"); }, ErrorKind::kUnsupported,
-              "model/chat_template.jinja:1");
+  ExpectError(
+      [] { Rendered("\n\n{{ messages|shuffle }}"); }, ErrorKind::kUnsupported,
+      "model/chat_template.jinja:3: the filter shuffle, which Jinja2 does not know either, is not supported");
+  ExpectError([] { Rendered("{{ messages[0].text.upper() }}"); }, ErrorKind::kBadRequest,
+              "model/chat_template.jinja:1: the chat template fails: 'text' is undefined");
   ExpectError([] { Rendered("{% for %}"); }, ErrorKind::kUnsupported, "does not parse");
   ExpectError([] { Rendered("a\xff"); }, ErrorKind::kCorruptFile, "UTF-8");
   ExpectError(
-      [] { Rendered("{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"); },
-      ErrorKind::kUnsupported, "more work than any chat needs");
+      [] {
+        Rendered("{% for i in range(99999) %}{% for j in range(999) %}{{ '' }}{% endfor %}{% endfor %}");
+      },
+      ErrorKind::kUnsupported, "runs for more than 20000000 steps");
   ExpectError(
       [] {
         Rendered("{% for i in range(99999) %}{% for j in range(9999) %}0123456789{% endfor %}{% endfor %}");
       },
-      ErrorKind::kUnsupported, "more work than any chat needs");
+      ErrorKind::kUnsupported, "writes more than 32 MiB");
+}
+
+TEST_F(TemplateFolder, AnEmptyTemplateIsNamed) {
+  Write("tokenizer_config.json", R"({"chat_template": "old"})");
+  Write("chat_template.jinja", "\n");
+  ExpectError([&] { ChatTemplate::FromFolder(folder_.path())->Render(Hello()); }, ErrorKind::kUnsupported,
+              "chat_template.jinja: the chat template is empty");
+}
+
+TEST_F(TemplateFolder, LineEndsOfAnySystem) {
+  Write("chat_template.jinja", "User: {{ messages[0].content }}\r\nAssistant:\r\n");
+  EXPECT_EQ(ChatTemplate::FromFolder(folder_.path())->Render(Hello()), "User: Hello\nAssistant:");
+}
+
+TEST(ChatTemplate, ANameOfAnyBytes) {
+  const ChatTemplate chat("dir\xff/chat_template.jinja", {{"default", "{{ 1 }}"}}, Json::object());
+  EXPECT_EQ(chat.Render(Hello()), "1");
+}
+
+// As transformers: keys that are null are dropped, and reasoning is there under each name.
+TEST(ChatTemplate, MessagesAsTransformersHandsThemOver) {
+  ChatInput input;
+  input.messages = Json::parse(R"([{"role": "assistant", "content": null, "reasoning": "hm"}])");
+  EXPECT_EQ(Rendered("{{ messages[0] }}", input),
+            "{'thinking': 'hm', 'role': 'assistant', 'reasoning': 'hm', 'reasoning_content': 'hm'}");
+  input.messages = Json::parse(R"(["text"])");
+  ExpectError([&] { Rendered("", input); }, ErrorKind::kUnsupported, "empty");
+  ExpectError([&] { Rendered("x", input); }, ErrorKind::kBadRequest, "not a JSON object");
+  input = Hello();
+  input.extra = {{"messages", Json::array()}};
+  ExpectError([&] { Rendered("x", input); }, ErrorKind::kBadRequest, "no variable to set");
+  input.extra = {{"tools", Json::array({1})}, {"documents", Json::array({2})}};
+  EXPECT_EQ(Rendered("{{ tools }}{{ documents }}", input), "[1][2]");
 }
 
 TEST(ChatTemplate, MessagesOfAnyBytes) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "tests/text/differential.h"
 #include "tests/text/goldens.h"
 #include "text/chat_template.h"
 
@@ -14,18 +15,6 @@ const Json& Goldens() {
     return Json::parse(ReadTextFile(path));
   }();
   return goldens;
-}
-
-std::tm Now() {
-  const Json& now = Goldens()["now"];
-  std::tm time{};
-  time.tm_year = now[0].get<int>() - 1900;
-  time.tm_mon = now[1].get<int>() - 1;
-  time.tm_mday = now[2];
-  time.tm_hour = now[3];
-  time.tm_min = now[4];
-  time.tm_sec = now[5];
-  return time;
 }
 
 constexpr std::string_view kRaised = "TemplateError: ";
@@ -66,7 +55,7 @@ TEST(TemplateGoldens, ChatsEqualTransformers) {
       if (golden["tools"]) input.tools = Goldens()["tools"];
       input.add_generation_prompt = golden["prompt"];
       input.extra = golden["extra"];
-      input.now = Now();
+      input.now = GoldenNow();
       ExpectGolden(chat, input, golden, name + ", " + golden["chat"].get<std::string>());
       ++chats;
     }
@@ -81,9 +70,15 @@ TEST(TemplateGoldens, ExpressionsEqualTransformers) {
     const ChatTemplate chat("snippet", {{"default", source}}, Json::object());
     ChatInput input;
     input.extra = Goldens()["context"];
-    input.now = Now();
+    input.now = GoldenNow();
     ExpectGolden(chat, input, golden, source);
   }
+}
+
+// All of both: differential_long_test.cc.
+TEST(TemplateGoldens, ASampleOfTheDifferential) {
+  EXPECT_GE(CompareExpressions(3, 10).equal, 200);
+  EXPECT_GE(ComparePublished(2, 10).equal, 60);
 }
 
 }  // namespace

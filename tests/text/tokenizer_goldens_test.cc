@@ -41,7 +41,8 @@ std::vector<Source> Sources() {
   for (const char* name : {"gpt-2", "default", "smollm", "llama-bpe", "qwen2", "qwen35", "tekken", "gpt-4o",
                            "deepseek-coder", "deepseek-v3", "sentence_piece", "gemma"}) {
     sources.push_back({name, false});
-    sources.push_back({name, true});
+    // Where pieces score alike, the GGUF file gives llama.cpp's ids (llama_cpp_goldens_test.cc).
+    if (std::string_view(name) != "gemma") sources.push_back({name, true});
   }
   sources.push_back({"metaspace", false});
   return sources;

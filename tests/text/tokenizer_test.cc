@@ -40,21 +40,21 @@ class TokenizerFolder : public testing::Test {
   const test::TempFolder folder_;
 };
 
-TEST_F(TokenizerFolder, BosOnceAndNeverTwice) {
+TEST_F(TokenizerFolder, RawTextFollowsTheFileAndAChatHasItsOwnTokensOnly) {
   Use("llama-bpe");  // its post-processor puts <|begin_of_text|> before a text
   const auto tokenizer = Load();
   const TokenId bos = *tokenizer->Find("<|begin_of_text|>");
-  const Ids plain = tokenizer->Encode("Hi", {.add_special = false});
+  const Ids plain = tokenizer->EncodeChat("Hi");
   Ids with = plain;
   with.insert(with.begin(), bos);
-  EXPECT_EQ(tokenizer->Encode("Hi"), with);                   // a template without BOS gets one
-  EXPECT_EQ(tokenizer->Encode("<|begin_of_text|>Hi"), with);  // one that begins with it gets no second
-  EXPECT_EQ(tokenizer->Encode("<|begin_of_text|>Hi", {.add_special = false}), with);
+  EXPECT_EQ(tokenizer->Encode("Hi"), with);
+  EXPECT_EQ(tokenizer->EncodeChat("<|begin_of_text|>Hi"), with);
+  EXPECT_EQ(tokenizer->Encode("Hi", {.add_special = false}), plain);
   EXPECT_EQ(tokenizer->Encode(""), Ids{bos});
-  // What the text itself doubles is its own.
-  Ids twice = with;
+  EXPECT_EQ(tokenizer->EncodeChat(""), Ids{});
+  Ids twice = with;  // as the file says, and as Hugging Face has it
   twice.insert(twice.begin(), bos);
-  EXPECT_EQ(tokenizer->Encode("<|begin_of_text|><|begin_of_text|>Hi"), twice);
+  EXPECT_EQ(tokenizer->Encode("<|begin_of_text|>Hi"), twice);
   // Spelled, but not to be read: then it is text, and BOS comes before it.
   const Ids literal = tokenizer->Encode("<|begin_of_text|>", {.parse_special = false});
   EXPECT_EQ(literal[0], bos);
@@ -69,7 +69,7 @@ TEST_F(TokenizerFolder, ATokenizerThatAddsNothingTakesNothingAway) {
   EXPECT_EQ(tokenizer->Encode("<|begin_of_text|><think>")[0], bos);
 }
 
-TEST_F(TokenizerFolder, APrefixOfSeveralTokensCountsAsOne) {
+TEST_F(TokenizerFolder, APrefixOfSeveralTokensAndASuffix) {
   // The form of GLM's [gMask]<sop>.
   SortedJson json = SortedJson::parse(ReadTextFile(folder_ / "tokenizer.json"));
   const auto special = [&](const char* token) {
@@ -91,24 +91,61 @@ TEST_F(TokenizerFolder, APrefixOfSeveralTokensCountsAsOne) {
   const auto tokenizer = Load();
   const Ids full = tokenizer->Encode("<|endoftext|><|im_start|>Hi<|im_end|>", {.add_special = false});
   EXPECT_EQ(tokenizer->Encode("Hi"), full);
-  EXPECT_EQ(tokenizer->Encode("<|endoftext|><|im_start|>Hi"), full);
-  EXPECT_EQ(tokenizer->Encode("<|endoftext|><|im_start|>Hi<|im_end|>"), full);
-  Ids half = full;  // only the first of the two: the text's own
-  half.insert(half.begin() + 2, full[0]);
-  EXPECT_EQ(tokenizer->Encode("<|endoftext|>Hi"), half);
 }
 
-TEST_F(TokenizerFolder, ExplicitFlagsWinOverThePostProcessor) {
+TEST_F(TokenizerFolder, ThePostProcessorDecidesAndFlagsDoNot) {
   Use("llama-bpe");
+  const Ids with = Load()->Encode("Hi");
   Write("tokenizer_config.json", R"({"add_bos_token": false, "bos_token": "<|begin_of_text|>"})");
-  EXPECT_EQ(Load()->Encode("Hi"), Load()->Encode("Hi", {.add_special = false}));
+  EXPECT_EQ(Load()->Encode("Hi"), with);
   Use("gpt-2");
   Write("tokenizer_config.json", R"({"add_bos_token": true, "add_eos_token": true,
     "bos_token": {"content": "<|im_start|>", "lstrip": false}, "eos_token": "<|im_end|>"})");
   const auto tokenizer = Load();
-  EXPECT_EQ(tokenizer->Encode("Hi"), tokenizer->Encode("<|im_start|>Hi<|im_end|>", {.add_special = false}));
+  EXPECT_EQ(tokenizer->Encode("Hi"), tokenizer->EncodeChat("Hi"));
   EXPECT_EQ(tokenizer->bos(), tokenizer->Find("<|im_start|>"));
   Write("tokenizer_config.json", R"({"add_bos_token": null, "bos_token": null})");
+  EXPECT_EQ(Load()->bos(), std::nullopt);
+}
+
+// Tokens that one place alone names are no text.
+TEST_F(TokenizerFolder, EveryPlaceThatNamesASpecialToken) {
+  const TokenId next = Load()->vocab_size();
+  const std::string id = std::to_string(next);
+  const std::vector<std::pair<const char*, std::string>> places = {
+      {"tokenizer_config.json", R"({"bos_token": "<new>"})"},
+      {"tokenizer_config.json", R"({"pad_token": {"__type": "AddedToken", "content": "<new>"}})"},
+      {"tokenizer_config.json", R"({"additional_special_tokens": ["<new>"]})"},
+      {"tokenizer_config.json", R"({"extra_special_tokens": ["<new>"]})"},
+      {"tokenizer_config.json", R"({"extra_special_tokens": {"image_token": "<new>"}})"},
+      {"tokenizer_config.json", R"({"image_token": "<new>"})"},
+      {"tokenizer_config.json",
+       R"({"added_tokens_decoder": {")" + id + R"(": {"content": "<new>", "special": true}}})"},
+      {"special_tokens_map.json", R"({"bos_token": {"content": "<new>"}})"},
+      {"special_tokens_map.json", R"({"additional_special_tokens": ["<new>"]})"},
+      {"added_tokens.json", R"({"<new>": )" + id + "}"}};
+  for (const auto& [file, text] : places) {
+    Write(file, text);
+    EXPECT_EQ(Load()->EncodeChat("<new><new>"), (Ids{next, next})) << file << ": " << text;
+    fs::remove(folder_ / file);
+  }
+}
+
+TEST_F(TokenizerFolder, TheMapWinsWhereTheConfigurationHasNoAddedTokens) {
+  Write("special_tokens_map.json", R"({"bos_token": "<|im_start|>"})");
+  Write("tokenizer_config.json", R"({"bos_token": "<|im_end|>"})");
+  EXPECT_EQ(Load()->bos(), Load()->Find("<|im_start|>"));
+  Write("tokenizer_config.json", R"({"bos_token": "<|im_end|>", "added_tokens_decoder": {}})");
+  EXPECT_EQ(Load()->bos(), Load()->Find("<|im_end|>"));
+}
+
+TEST_F(TokenizerFolder, IdsThatNameNoToken) {
+  Write("generation_config.json", R"({"eos_token_id": [-1, 4294967295, 18446744073709551615, 70000000]})");
+  Write("config.json", R"({"eos_token_id": 4294967295, "bos_token_id": -1})");
+  const Ids ends = Load()->end_ids();
+  fs::remove(folder_ / "generation_config.json");
+  fs::remove(folder_ / "config.json");
+  EXPECT_EQ(Load()->end_ids(), ends);
   EXPECT_EQ(Load()->bos(), std::nullopt);
 }
 
@@ -150,7 +187,7 @@ TEST_F(TokenizerFolder, TokensThatOnlyTheConfigurationAdds) {
   EXPECT_EQ(tokenizer->Encode("<new>[wide]  <new>"), (Ids{size, size + 1, size}));
   EXPECT_EQ(tokenizer->Decode(Ids{size, size + 1}, true), "[wide]");
   Write("tokenizer_config.json", R"({"added_tokens_decoder": {"5": {"content": "<new>", "special": true}}})");
-  ExpectError(ErrorKind::kCorruptFile, {"tokenizer.json", "<new>", "download it again"});
+  ExpectError(ErrorKind::kCorruptFile, {"tokenizer.json", "<new>", "two models", "download it again"});
 }
 
 TEST_F(TokenizerFolder, TruncationAndPaddingDoNotApply) {
@@ -189,7 +226,7 @@ TEST_F(TokenizerFolder, FilesThatAreNotWhatTheyShouldBe) {
   Write("tokenizer.json", json.dump());
   ExpectError(ErrorKind::kUnsupported, {"tokenizer.json", "WordPiece", "GGUF"});
   fs::remove(folder_ / "tokenizer.json");
-  ExpectError(ErrorKind::kNotFound, {"tokenizer.json", "no such file"});
+  ExpectError(ErrorKind::kNotFound, {"no tokenizer.json and no tokenizer.model"});
 }
 
 TEST_F(TokenizerFolder, ConfigurationsThatAreNotWhatTheyShouldBe) {
@@ -201,7 +238,7 @@ TEST_F(TokenizerFolder, ConfigurationsThatAreNotWhatTheyShouldBe) {
   }
   Write("tokenizer_config.json", "{}");
   for (const char* bad :
-       {R"({"eos_token_id": "x"})", R"({"eos_token_id": [1, 99999999999]})", R"({"eos_token_id": 1.5})"}) {
+       {R"({"eos_token_id": "x"})", R"({"eos_token_id": [1, "2"]})", R"({"eos_token_id": 1.5})"}) {
     Write("generation_config.json", bad);
     ExpectError(ErrorKind::kCorruptFile, {"generation_config.json", "eos_token_id"});
   }
@@ -295,6 +332,30 @@ TEST(GgufTokenizer, BosByDefaultAndByFlag) {
   EXPECT_EQ(encode("llama", "default", false), (Ids{2}));
 }
 
+TEST(GgufTokenizer, AnIdOutsideTheVocabularyNamesNoToken) {
+  MetadataWriter writer = Small();
+  writer.Add("tokenizer.ggml.tokens", kTokens).Add("tokenizer.ggml.merges", kMerges);
+  for (const char* key : {"bos", "eos", "eot", "eom", "unknown"})
+    writer.Add(std::string("tokenizer.ggml.") + key + "_token_id", -1);  // 4294967295 as it is stored
+  const auto tokenizer = Tokenizer::FromGguf(*writer.Parse());
+  EXPECT_EQ(tokenizer->bos(), std::nullopt);
+  EXPECT_TRUE(tokenizer->end_ids().empty());
+}
+
+TEST(GgufTokenizer, WhatOneKindOfVocabularyNeedsIsNotJudgedInTheOther) {
+  MetadataWriter bytes = Small();
+  bytes.Add("tokenizer.ggml.tokens", kTokens).Add("tokenizer.ggml.merges", kMerges);
+  bytes.Add("tokenizer.ggml.scores", std::vector<int32_t>{1}).Add("tokenizer.ggml.add_space_prefix", 3);
+  EXPECT_EQ(Tokenizer::FromGguf(*bytes.Parse())->Encode("ab"), Ids{2});
+  // Scores of a scored vocabulary may be integers; merges and the pre-tokenizer's name do not matter.
+  MetadataWriter scored;
+  scored.Add("tokenizer.ggml.model", "llama").Add("tokenizer.ggml.tokens", kTokens);
+  scored.Add("tokenizer.ggml.scores", std::vector<int32_t>{0, 0, -1, 0, 0});
+  scored.Add("tokenizer.ggml.merges", 1).Add("tokenizer.ggml.pre", 2);
+  scored.Add("tokenizer.ggml.add_space_prefix", false);
+  EXPECT_EQ(Tokenizer::FromGguf(*scored.Parse())->Encode("ab"), Ids{2});
+}
+
 void ExpectGgufError(MetadataWriter& writer, ErrorKind kind, const std::string& says) {
   try {
     Tokenizer::FromGguf(*writer.Parse());
@@ -325,8 +386,8 @@ TEST(GgufTokenizer, MetadataThatIsNotWhatItShouldBe) {
   ExpectGgufError(writer, ErrorKind::kCorruptFile, "not UTF-8");
   writer = with(kTokens, kMerges).Add("tokenizer.ggml.token_type", std::vector<int32_t>{1});
   ExpectGgufError(writer, ErrorKind::kCorruptFile, "token_type has 1 entries for 5 tokens");
-  writer = with(kTokens, kMerges).Add("tokenizer.ggml.eos_token_id", 5);
-  ExpectGgufError(writer, ErrorKind::kCorruptFile, "eos_token_id is 5");
+  writer = with(kTokens, kMerges).Add("tokenizer.ggml.eos_token_id", "five");
+  ExpectGgufError(writer, ErrorKind::kCorruptFile, "eos_token_id");
 
   writer = MetadataWriter()
                .Add("tokenizer.ggml.model", "gpt2")

@@ -38,6 +38,9 @@ stage_tests() {
 }
 
 stage_check() {
+  # shellcheck source=tools/dev/default_model.sh
+  . "$root/tools/dev/default_model.sh"
+  fetch_gemma3_model
   ctest_closing_last check
 }
 

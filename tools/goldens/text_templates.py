@@ -9,6 +9,8 @@ from typing import Any
 
 from transformers.utils import chat_template_utils
 
+from goldens import template_expressions
+
 NOW = datetime.datetime(2026, 11, 9, 8, 5, 7)
 SPECIAL_TOKENS = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 
@@ -412,10 +414,52 @@ def _render(source: str, variables: dict[str, Any]) -> dict[str, str]:
 def _chat(source: str, messages: list[Any], tools: list[Any] | None, prompt: bool, extra: dict[str, Any]) -> dict[str, str]:
     try:
         rendered, _ = chat_template_utils.render_jinja_template(
-            conversations=[messages], tools=tools, documents=None, chat_template=source, add_generation_prompt=prompt, **{**SPECIAL_TOKENS, **extra})
+            conversations=[chat_template_utils._normalize_chat_messages(messages)], tools=tools, documents=None, chat_template=source, add_generation_prompt=prompt, **{**SPECIAL_TOKENS, **extra})
         return {"text": rendered[0]}
     except Exception as error:  # noqa: BLE001
         return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _fold(text: str) -> int:
+    """FNV-1a with 64 bits, folded to 32: tests/text/goldens.h."""
+    digest = 0xCBF29CE484222325
+    for byte in text.encode("utf-8"):
+        digest = ((digest ^ byte) * 0x100000001B3) % (1 << 64)
+    return (digest >> 32) ^ (digest & 0xFFFFFFFF)
+
+
+# As transformers' apply_chat_template, the tokenizer's method, has them.
+PUBLISHED_CHATS = ["one", "system", "turns", "long", "calls", "two_calls", "thinking", "parts", "none"]
+EXTRA = {"enable_thinking": False, "date_string": "26 Jul 2024", "model_identity": "You are X."}
+
+
+def _published(folder: Path) -> dict[str, list[int | str]]:
+    """For each template, nine chats: the text's digest, or the error."""
+    results: dict[str, list[int | str]] = {}
+    for path in sorted(folder.glob("*.jinja")):
+        results[path.stem] = []
+        for index, chat in enumerate(PUBLISHED_CHATS):
+            tools = TOOLS if index % 2 == 0 else None
+            result = _chat(path.read_text(encoding="utf-8"), CHATS[chat], tools, index % 3 != 0, EXTRA if index > 4 else {})
+            results[path.stem].append(_fold(result["text"]) if "text" in result else result["error"])
+    return results
+
+
+def make_differential(out: Path, expressions: int = 2400, statements: int = 800, programs: int = 600) -> None:
+    """expressions.jsonl: a line for each source of template_expressions, with its text or null where Jinja2 fails. published.json: the digests
+    of the templates in templates/."""
+    chat_template_utils.datetime = _Frozen
+    lines = []
+    for source in template_expressions.sources(expressions, statements, programs):
+        result = _render(source, template_expressions.CONTEXT)
+        text = result.get("text")
+        if text is None or (" at 0x" not in text and len(text) < 400 and not any("\ud800" <= c <= "\udfff" for c in text)):
+            lines.append(json.dumps([source, text], ensure_ascii=False, separators=(",", ":")))
+    head = json.dumps(template_expressions.CONTEXT, ensure_ascii=False)
+    (out / "expressions.jsonl").write_text("\n".join([head, *lines]) + "\n", encoding="utf-8")
+    published = {"chats": PUBLISHED_CHATS, "extra": EXTRA, "templates": _published(out / "templates")}
+    text = json.dumps(published, ensure_ascii=False, separators=(",", ":")).replace("],", "],\n")
+    (out / "published.json").write_text(text + "\n", encoding="utf-8")
 
 
 def make(path: Path) -> None:

@@ -1,7 +1,9 @@
 //! The C ABI; `src/text/ffi.h` is its other side and documents it.
 
 use crate::failure::{caught, Failure, Outcome};
+use crate::folder::{self, Class, Folder, Given};
 use crate::gguf;
+use crate::sentencepiece;
 use crate::template::{Clock, Template};
 use crate::tokenizer::{Kind, Tokenizer};
 use std::mem::ManuallyDrop;
@@ -60,11 +62,17 @@ impl View {
 
 /// An array of the caller.
 #[repr(C)]
-#[derive(Clone, Copy)]
 pub struct Array<T> {
     data: *const T,
     size: usize,
 }
+
+impl<T> Clone for Array<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Array<T> {}
 
 impl<T> Array<T> {
     unsafe fn items<'a>(self) -> &'a [T] {
@@ -86,6 +94,7 @@ impl Array<View> {
 pub struct AddedTokenView {
     content: View,
     id: u32,
+    flagged: bool,
     special: bool,
     single_word: bool,
     lstrip: bool,
@@ -93,11 +102,76 @@ pub struct AddedTokenView {
     normalized: bool,
 }
 
+impl AddedTokenView {
+    unsafe fn token(&self) -> Outcome<AddedToken> {
+        Ok(AddedToken::from(self.content.text("an added token")?, self.special)
+            .single_word(self.single_word)
+            .lstrip(self.lstrip)
+            .rstrip(self.rstrip)
+            .normalized(self.normalized))
+    }
+
+    unsafe fn given(&self) -> Outcome<Given> {
+        if self.flagged {
+            return Ok(Given::Flagged(self.token()?));
+        }
+        Ok(Given::Plain(self.content.text("a special token")?.to_string()))
+    }
+}
+
+#[repr(C)]
+pub struct NamedTokenView {
+    name: View,
+    none: bool,
+    token: AddedTokenView,
+}
+
+#[repr(C)]
+pub struct FolderView {
+    class: i32,
+    has_prefix_space: bool,
+    prefix_space: bool,
+    has_legacy: bool,
+    legacy: bool,
+    add_bos: bool,
+    add_eos: bool,
+    has_decoder: bool,
+    added: Array<AddedTokenView>,
+    named: Array<NamedTokenView>,
+    extra: Array<AddedTokenView>,
+}
+
+impl FolderView {
+    unsafe fn folder(&self) -> Outcome<Folder> {
+        let added = |view: &AddedTokenView| Ok((view.id, view.token()?));
+        let named = |view: &NamedTokenView| {
+            let name = view.name.text("a name")?.to_string();
+            Ok((name, if view.none { None } else { Some(view.token.given()?) }))
+        };
+        Ok(Folder {
+            class: match self.class {
+                1 => Class::Llama,
+                2 => Class::Gemma,
+                3 => Class::Qwen2,
+                4 => Class::Gpt2,
+                _ => Class::AsWritten,
+            },
+            prefix_space: self.has_prefix_space.then_some(self.prefix_space),
+            legacy: self.has_legacy.then_some(self.legacy),
+            add_bos: self.add_bos,
+            add_eos: self.add_eos,
+            has_decoder: self.has_decoder,
+            added: self.added.items().iter().map(added).collect::<Outcome<_>>()?,
+            named: self.named.items().iter().map(named).collect::<Outcome<_>>()?,
+            extra: self.extra.items().iter().map(|view| view.given()).collect::<Outcome<_>>()?,
+        })
+    }
+}
+
 #[repr(C)]
 pub struct GgufView {
     sentence_piece: bool,
     add_space_prefix: bool,
-    rank_by_position: bool,
     has_unknown: bool,
     unknown: u32,
     pre: View,
@@ -141,21 +215,29 @@ pub unsafe extern "C" fn pd_text_ids_free(buffer: *mut Buffer<u32>) {
 #[no_mangle]
 pub unsafe extern "C" fn pd_text_tokenizer_from_json(
     json: View,
-    added: Array<AddedTokenView>,
+    folder: *const FolderView,
     out: *mut *mut Tokenizer,
     error: *mut Buffer<u8>,
 ) -> i32 {
     guard(error, || {
-        let token = |view: &AddedTokenView| -> Outcome<(u32, AddedToken)> {
-            let token = AddedToken::from(view.content.text("an added token")?, view.special)
-                .single_word(view.single_word)
-                .lstrip(view.lstrip)
-                .rstrip(view.rstrip)
-                .normalized(view.normalized);
-            Ok((view.id, token))
-        };
-        let added = added.items().iter().map(token).collect::<Outcome<Vec<_>>>()?;
-        out.write(Box::into_raw(Box::new(Tokenizer::from_json(json.bytes(), &added)?)));
+        let tokenizer = folder::from_json(json.bytes(), &(*folder).folder()?)?;
+        out.write(Box::into_raw(Box::new(tokenizer)));
+        Ok(())
+    })
+}
+
+/// # Safety
+/// Pointers as ffi.h asks for.
+#[no_mangle]
+pub unsafe extern "C" fn pd_text_tokenizer_from_sentencepiece(
+    model: View,
+    folder: *const FolderView,
+    out: *mut *mut Tokenizer,
+    error: *mut Buffer<u8>,
+) -> i32 {
+    guard(error, || {
+        let tokenizer = sentencepiece::from_model(model.bytes(), (*folder).folder()?)?;
+        out.write(Box::into_raw(Box::new(tokenizer)));
         Ok(())
     })
 }
@@ -178,7 +260,6 @@ pub unsafe extern "C" fn pd_text_tokenizer_from_gguf(
             pre: view.pre.text("tokenizer.ggml.pre")?,
             unknown: view.has_unknown.then_some(view.unknown),
             add_space_prefix: view.add_space_prefix,
-            rank_by_position: view.rank_by_position,
         };
         let tokenizer =
             if view.sentence_piece { gguf::sentence_piece(&source)? } else { gguf::byte_level(&source)? };
@@ -318,7 +399,8 @@ pub unsafe extern "C" fn pd_text_template_new(
     error: *mut Buffer<u8>,
 ) -> i32 {
     guard(error, || {
-        let template = Template::new(name.text("a name")?, source.text("the chat template")?)?;
+        let name = String::from_utf8_lossy(name.bytes()); // a path may have any bytes
+        let template = Template::new(&name, source.text("the chat template")?)?;
         out.write(Box::into_raw(Box::new(template)));
         Ok(())
     })

@@ -1,8 +1,9 @@
-//! Tokenizers from the vocabulary that a GGUF file carries: a Hugging Face tokenizer is built from it, so
-//! that there is one way to encode, whatever the file.
+//! Tokenizers from the vocabulary that a GGUF file carries: a Hugging Face tokenizer is built from byte-level
+//! ones, and scored pieces are joined by their scores.
 
 use crate::decode::alphabet_char;
 use crate::failure::{Failure, Outcome};
+use crate::scored::{Piece, Role, Scored};
 use crate::split::PreTok;
 use crate::tokenizer::{Inner, Tokenizer};
 use ahash::AHashMap;
@@ -15,6 +16,7 @@ const NORMAL: i32 = 1;
 const UNKNOWN: i32 = 2;
 const CONTROL: i32 = 3;
 const USER_DEFINED: i32 = 4;
+const BYTE: i32 = 6;
 
 /// What the metadata says, borrowed for the time of the call.
 pub struct Source<'a> {
@@ -30,8 +32,6 @@ pub struct Source<'a> {
     pub pre: &'a str,
     pub unknown: Option<u32>,
     pub add_space_prefix: bool,
-    /// The file order ranks the merges, not the scores (Gemma).
-    pub rank_by_position: bool,
 }
 
 /// Qwen 2's expression; also a second shape for the tests of split.rs.
@@ -128,52 +128,51 @@ pub fn byte_level(source: &Source) -> Outcome<Tokenizer> {
     assemble(bpe, &normalizer, Some(pre), &byte_level_json(), source)
 }
 
-/// BPE over SentencePiece's pieces with byte fallback (`tokenizer.ggml.model` = llama).
+/// Scored pieces with byte fallback (`tokenizer.ggml.model` = llama).
 pub fn sentence_piece(source: &Source) -> Outcome<Tokenizer> {
     let count = source.tokens.len();
-    if source.scores.len() != count && !source.rank_by_position {
+    if source.scores.len() != count {
         return Err(Failure::corrupt("tokenizer.ggml.scores has not one score per token"));
     }
-    let mut pieces = Vec::with_capacity(count);
     let mut vocab = AHashMap::with_capacity(count);
-    for (id, token) in source.tokens.iter().enumerate() {
-        // Gemma's files spell runs of spaces with spaces, and everything else with U+2581.
-        let spaces = token.len() > 1 && token.bytes().all(|b| b == b' ');
-        let piece = if spaces { token.replace(' ', "\u{2581}") } else { (*token).to_string() };
-        insert(&mut vocab, piece.clone(), id)?;
-        pieces.push(piece);
+    let mut pieces = Vec::with_capacity(count);
+    for (id, &token) in source.tokens.iter().enumerate() {
+        // A padded vocabulary has empty ones, and more than one.
+        if !token.is_empty() {
+            insert(&mut vocab, token.to_string(), id)?;
+        }
+        let role = match source.type_of(id) {
+            CONTROL | UNKNOWN => Role::Control,
+            USER_DEFINED => Role::UserDefined,
+            BYTE => Role::Byte,
+            _ => Role::Ordinary,
+        };
+        pieces.push(Piece { spelling: token, score: source.scores[id], role });
     }
-    let merges = implied_merges(source, &pieces, &vocab);
-    let mut builder = BPE::builder().vocab_and_merges(vocab, merges).fuse_unk(true).byte_fallback(true);
-    if let Some(unknown) = source.unknown_token() {
-        builder = builder.unk_token(unknown.to_string());
-    }
-    let bpe = builder.build().map_err(|error| Failure::corrupt(format!("tokenizer.ggml.tokens: {error}")))?;
-
-    let spaces = json!({"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"});
+    let scored = Scored::new(&pieces, source.unknown_id(), source.add_space_prefix)?;
+    // The library decodes; what it would encode is not asked for.
+    let bpe = BPE::builder().vocab_and_merges(vocab, Vec::new()).byte_fallback(true).build();
+    let bpe = bpe.map_err(|error| Failure::corrupt(format!("tokenizer.ggml.tokens: {error}")))?;
     let mut decoders = vec![
         json!({"type": "Replace", "pattern": {"String": "\u{2581}"}, "content": " "}),
         json!({"type": "ByteFallback"}),
         json!({"type": "Fuse"}),
     ];
-    let normalizer = if source.add_space_prefix {
+    if source.add_space_prefix {
         decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
-        json!({"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u{2581}"}, spaces]})
-    } else {
-        spaces
-    };
-    assemble(bpe, &normalizer, None, &json!({"type": "Sequence", "decoders": decoders}), source)
+    }
+    let decoder = json!({"type": "Sequence", "decoders": decoders});
+    Ok(assemble(bpe, &Value::Null, None, &decoder, source)?.encoding_with(scored))
 }
 
-impl<'a> Source<'a> {
+impl Source<'_> {
     fn type_of(&self, id: usize) -> i32 {
         self.types.get(id).copied().unwrap_or(NORMAL)
     }
 
-    fn unknown_token(&self) -> Option<&'a str> {
-        let named = self.unknown.map(|id| id as usize);
-        let typed = || self.types.iter().position(|&t| t == UNKNOWN);
-        named.or_else(typed).and_then(|id| self.tokens.get(id).copied())
+    fn unknown_id(&self) -> Option<u32> {
+        let typed = || self.types.iter().position(|&t| t == UNKNOWN).and_then(|id| u32::try_from(id).ok());
+        self.unknown.or_else(typed)
     }
 
     fn added(&self) -> Vec<AddedToken> {
@@ -184,46 +183,6 @@ impl<'a> Source<'a> {
         };
         self.tokens.iter().enumerate().filter_map(added).filter(|t| !t.content.is_empty()).collect()
     }
-}
-
-/// The merges that a scored vocabulary implies: a piece comes from each pair of pieces that spell it. The
-/// best piece merges first (a control or byte token is no piece: text cannot spell it); for one piece, the pair with the longer left part (as SentencePiece's
-/// converter to tokenizer.json orders them).
-fn implied_merges(
-    source: &Source,
-    pieces: &[String],
-    vocab: &AHashMap<String, u32>,
-) -> Vec<(String, String)> {
-    struct Merge<'a> {
-        left: &'a str,
-        right: &'a str,
-        ids: (u32, u32),
-        rank: f32,
-    }
-    let mut merges = Vec::with_capacity(pieces.len());
-    let mut local = Vec::new();
-    let merged = |id: usize| matches!(source.type_of(id), NORMAL | USER_DEFINED);
-    for (id, piece) in pieces.iter().enumerate().filter(|(id, _)| merged(*id)) {
-        let rank = if source.rank_by_position { -(id as f32) } else { source.scores[id] };
-        for (at, _) in piece.char_indices().skip(1) {
-            let (left, right) = piece.split_at(at);
-            if let (Some(&l), Some(&r)) = (vocab.get(left), vocab.get(right)) {
-                if merged(l as usize) && merged(r as usize) {
-                    local.push(Merge { left, right, ids: (l, r), rank });
-                }
-            }
-        }
-        local.sort_by_key(|merge| merge.ids);
-        merges.append(&mut local);
-    }
-    let length = |text: &str| text.chars().count();
-    merges.sort_by(|a, b| {
-        b.rank
-            .total_cmp(&a.rank)
-            .then_with(|| length(b.left).cmp(&length(a.left)))
-            .then_with(|| length(b.right).cmp(&length(a.right)))
-    });
-    merges.iter().map(|merge| (merge.left.to_string(), merge.right.to_string())).collect()
 }
 
 fn assemble(

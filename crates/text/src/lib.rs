@@ -1,4 +1,4 @@
-//! Tokenizers (Hugging Face `tokenizers`) and chat templates (`minijinja`) behind the C ABI that
+//! Tokenizers (Hugging Face `tokenizers`) and chat templates behind the C ABI that
 //! `src/text/ffi.h` declares.
 //!
 //! Rules of the boundary: handles are opaque and freed by their own function; buffers handed out are
@@ -8,7 +8,10 @@
 mod decode;
 mod failure;
 mod ffi;
+mod folder;
 mod gguf;
+mod scored;
+mod sentencepiece;
 mod split;
 mod template;
 mod tokenizer;

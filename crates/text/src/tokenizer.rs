@@ -2,11 +2,12 @@
 
 use crate::decode::{Pieces, Start};
 use crate::failure::{Failure, Outcome};
+use crate::scored::Scored;
 use crate::split::PreTok;
 use serde_json::Value;
 use std::sync::OnceLock;
 use tokenizers::{
-    AddedToken, DecoderWrapper, Model, ModelWrapper, NormalizerWrapper, PostProcessorWrapper, TokenizerImpl,
+    DecoderWrapper, Model, ModelWrapper, NormalizerWrapper, PostProcessorWrapper, TokenizerImpl,
 };
 
 pub type Inner = TokenizerImpl<ModelWrapper, NormalizerWrapper, PreTok, PostProcessorWrapper, DecoderWrapper>;
@@ -27,6 +28,8 @@ pub struct Tokenizer {
     inner: Inner,
     /// The same, reading special tokens that a text spells as plain text; made when first asked for.
     literal: OnceLock<Inner>,
+    /// Encodes in the place of `inner`, which then only decodes.
+    scored: Option<Scored>,
     pieces: Pieces,
     size: u32,
     pub prefix: Vec<u32>,
@@ -39,34 +42,22 @@ impl Tokenizer {
         let pieces = Pieces::from_json(decoder)?;
         let size = vocabulary_size(&inner)?;
         let (prefix, suffix) = (Vec::new(), Vec::new());
-        Ok(Self { inner, literal: OnceLock::new(), pieces, size, prefix, suffix })
+        Ok(Self { inner, literal: OnceLock::new(), scored: None, pieces, size, prefix, suffix })
     }
 
-    /// From tokenizer.json; `more` are the tokens that tokenizer_config.json adds, with their ids.
-    pub fn from_json(json: &[u8], more: &[(u32, AddedToken)]) -> Outcome<Self> {
-        let corrupt = |error: &dyn std::fmt::Display| Failure::corrupt(error.to_string());
-        let mut inner = Inner::from_bytes(json).map_err(|error| corrupt(&error))?;
-        let decoder = serde_json::to_value(inner.get_decoder()).map_err(|error| corrupt(&error))?;
-        // What would make encoding something else than a function of the text: cutting it to the length
-        // of a training batch, filling it up, dropping merges at random.
-        inner.with_truncation(None).map_err(|error| corrupt(&error))?;
-        inner.with_padding(None);
-        if let ModelWrapper::BPE(bpe) = inner.get_model() {
-            if bpe.dropout.is_some() {
-                let mut certain = bpe.clone();
-                certain.dropout = None;
-                inner.with_model(certain);
-            }
-        }
-        add(&mut inner, more)?;
-        let (prefix, suffix) = affixes(&mut inner)?;
-        Ok(Self { prefix, suffix, ..Self::new(inner, &decoder)? })
+    pub fn encoding_with(self, scored: Scored) -> Self {
+        // A padded vocabulary ends in pieces that have no spelling.
+        let size = self.size.max(scored.size());
+        Self { scored: Some(scored), size, ..self }
     }
 
     /// Bytes that are not UTF-8 become U+FFFD, as Python's errors="replace" has it. `parse_special`: a
     /// special token spelled in the text is that token.
     pub fn encode(&self, text: &[u8], parse_special: bool) -> Outcome<Vec<u32>> {
         let text = String::from_utf8_lossy(text);
+        if let Some(scored) = &self.scored {
+            return scored.encode(&text, parse_special);
+        }
         let inner = if parse_special {
             &self.inner
         } else {
@@ -127,51 +118,4 @@ fn vocabulary_size(inner: &Inner) -> Outcome<u32> {
         size += 1;
     }
     u32::try_from(size).map_err(|_| Failure::corrupt("a token id is beyond 32 bits"))
-}
-
-/// Adds what is missing, and marks as special what the configuration calls special.
-fn add(inner: &mut Inner, more: &[(u32, AddedToken)]) -> Outcome<()> {
-    let known = inner.get_added_vocabulary();
-    let news = |(_, token): &&(u32, AddedToken)| {
-        !known.get_vocab().contains_key(&token.content)
-            || (token.special && !known.is_special_token(&token.content))
-    };
-    let tokens: Vec<AddedToken> = more.iter().filter(news).map(|(_, token)| token.clone()).collect();
-    if !tokens.is_empty() {
-        inner.add_tokens(&tokens);
-    }
-    for (id, token) in more {
-        if inner.token_to_id(&token.content) != Some(*id) {
-            return Err(Failure::corrupt(format!(
-                "added_tokens_decoder gives '{}' the id {id}, tokenizer.json another",
-                token.content
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// The ids that the post-processor puts before and after a text; takes it away.
-fn affixes(inner: &mut Inner) -> Outcome<(Vec<u32>, Vec<u32>)> {
-    let Some(post) = inner.get_post_processor().cloned() else { return Ok((Vec::new(), Vec::new())) };
-    let encode = |inner: &Inner, text: &str, special: bool| {
-        let encoding = inner.encode_fast(text, special);
-        encoding.map(|e| e.get_ids().to_vec()).map_err(|error| Failure::corrupt(error.to_string()))
-    };
-    // A small vocabulary may lack a letter, so there are several.
-    for text in ["a", "e", "0", " ", "\n"] {
-        inner.with_post_processor(Some(post.clone()));
-        let full = encode(inner, text, true)?;
-        inner.with_post_processor(None::<PostProcessorWrapper>);
-        let bare = encode(inner, text, false)?;
-        if bare.is_empty() {
-            continue;
-        }
-        let at = (0..=full.len().saturating_sub(bare.len())).find(|&at| full[at..].starts_with(&bare));
-        return match at {
-            Some(at) => Ok((full[..at].to_vec(), full[at + bare.len()..].to_vec())),
-            None => Err(Failure::unsupported("the post-processor of tokenizer.json rewrites the text")),
-        };
-    }
-    Err(Failure::unsupported("the vocabulary of tokenizer.json encodes no common character"))
 }

@@ -17,7 +17,7 @@ namespace {
 
 class Session;
 
-// What keys and values of a bundle depend on beside the model: its files.
+// What a bundle's keys and values depend on besides the model: its files.
 std::string Producer(const Bundle& bundle) {
   std::string files = "coreml";
   for (const auto& [name, file] : bundle.files) files += fmt::format(" {} {:x}", name, file.digest);
@@ -32,6 +32,7 @@ class CoreMlPrefill final : public PrefillDevice {
         embed_(model.tensors.embed),
         bundle_(bundle),
         cost_(EstimatedCost(model.spec)),
+        cancelled_(std::move(options.cancelled)),
         inputs_(spec_, embed_, bundle.stream_scale, bundle.lowering.attention) {
     identity_ = {SpecDigest(spec_), model.Digest(), ComputedBy(Producer(bundle))};
     CheckBundleModel(bundle, identity_.spec, identity_.weights);
@@ -60,8 +61,8 @@ class CoreMlPrefill final : public PrefillDevice {
   std::unique_ptr<PrefillSession> Begin(int capacity, const Variant& variant,
                                         std::span<const KvSegment> prefix) override;
 
-  // The functions that sequences of up to `capacity` tokens use: those of larger buckets would only make
-  // their history larger.
+  // The functions for sequences of up to `capacity` tokens: larger buckets would only make the history
+  // larger.
   std::vector<PrefillShape> FunctionsFor(int capacity) const {
     int enough = INT_MAX;  // the smallest bucket that holds all but the last token
     for (const PrefillShape& f : bundle_.functions)
@@ -72,8 +73,8 @@ class CoreMlPrefill final : public PrefillDevice {
     return functions;
   }
 
-  // The keys and values of a chunk; `history` holds what comes before it, and gets what is computed. When a
-  // function is given up on the way, the others compute what is left, as far as they reach.
+  // The keys and values of a chunk; `history` holds what comes before it, and is extended by the chunk. If a
+  // function is disabled meanwhile, the others compute the rest, as far as they reach.
   KvSegment Run(std::span<const TokenId> chunk, const Variant& variant,
                 std::span<const PrefillShape> functions, int capacity, History& history) {
     const int first = history.count(), end = first + int(chunk.size());
@@ -112,26 +113,27 @@ class CoreMlPrefill final : public PrefillDevice {
     return usable;
   }
 
-  // What was said of the first function that is given up.
+  // The reason given for the first disabled function.
   std::string WhyNotUsable(std::span<const PrefillShape> functions) const {
     for (const PrefillShape& f : functions)
       for (const auto& predictor : predictors_)
         if (const auto why = predictor->GivenUp(mil::FunctionName(f)))
           return fmt::format("function {} is not used: {}", mil::FunctionName(f), *why);
-    return "no function is used";
+    return "every function is disabled";
   }
 
-  // The calls of a chunk, `ids` from where the history ends. What is computed goes to `results` too.
+  // The calls of a chunk, with `ids` from where the history ends. Adds to `results` too.
   void RunCalls(const std::vector<PlannedCall>& calls, std::span<const TokenId> ids, const Variant& variant,
                 const KvIdentity& id, History& history, std::vector<CallResults>& results) {
     for (size_t i = 0; i < calls.size(); ++i) {
+      if (cancelled_ && cancelled_()) throw Fail(ErrorKind::kCancelled, "interrupted");
       const PlannedCall& call = calls[i];
       if (i + 1 < calls.size()) Prepare(calls[i + 1].shape);
       results.push_back({call, Call(call, ids.first(size_t(call.count)), variant, history)});
       ids = ids.subspan(size_t(call.count));
       try {
         history.Append(SegmentOf(spec_, id, bundle_.lowering.keys, {results.back()}));
-      } catch (const Error& error) {  // of no use to anybody, and so is who made them
+      } catch (const Error& error) {  // a wrong result: drop it and disable the functions that made it
         results.pop_back();
         for (const auto& predictor : predictors_)
           predictor->Distrust(mil::FunctionName(call.shape), error.what());
@@ -148,7 +150,7 @@ class CoreMlPrefill final : public PrefillDevice {
     if (count > 0) Prepare(PlanCalls(functions, first, count, cost_).front().shape);
   }
 
-  // Every shard in turn, the stream passed on between them.
+  // Calls the shards in order and passes the stream from each to the next.
   HalfTensors Call(const PlannedCall& call, std::span<const TokenId> ids, const Variant& variant,
                    const History& history) {
     HalfTensors inputs, results;
@@ -172,7 +174,7 @@ class CoreMlPrefill final : public PrefillDevice {
       return history.Keys(it->second, bucket);
     if (const auto it = past_values_.find(name); it != past_values_.end())
       return history.Values(it->second, bucket);
-    throw Fail(ErrorKind::kUnsupported, "{}: the program wants an input '{}'; export the model again",
+    throw Fail(ErrorKind::kUnsupported, "{}: the program needs an unknown input '{}'; export the model again",
                bundle_.path.string(), name);
   }
 
@@ -182,9 +184,10 @@ class CoreMlPrefill final : public PrefillDevice {
   KvIdentity identity_;  // with the default rope variant
   DeviceInfo info_;
   CallCost cost_;
+  std::function<bool()> cancelled_;
   InputMaker inputs_;
   std::map<std::string, int> past_keys_, past_values_;  // layers by input name
-  std::vector<std::unique_ptr<Predictor>> predictors_;  // one for each shard
+  std::vector<std::unique_ptr<Predictor>> predictors_;  // one per shard
 };
 
 class Session final : public PrefillSession {

@@ -1,5 +1,6 @@
-// Prefill by Core ML programs: everything but the predictor that runs them.
+// Prefill by Core ML programs, except for the predictor that runs them.
 #pragma once
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -11,12 +12,15 @@
 namespace pd {
 
 struct CoreMlOptions {
-  std::string name = "ane-reference";  // what statistics say
+  std::string name = "ane-reference";  // for statistics
   PhysicalDevice physical;
+  // Asked before each call of a function; true ends the chunk with kCancelled. Empty: never.
+  std::function<bool()> cancelled = {};
 };
 
-// `model` gives the spec and the embedding table; the bundle must be of its weights (kBadRequest). `open` is
-// called once for each package of the bundle. Sessions may be open side by side; their calls take turns.
+// `model` provides the spec and the embedding table; the bundle must be made of its weights (kBadRequest).
+// Calls `open` once for each package of the bundle. Several sessions may be open at once; their calls take
+// turns.
 std::unique_ptr<PrefillDevice> OpenCoreMlPrefill(const ModelSource& model, const Bundle& bundle,
                                                  const PredictorFactory& open, CoreMlOptions options);
 

@@ -36,7 +36,7 @@ void History::AppendLayer(Layer& layer, const AttentionSpec& attn, const KvSegme
   if (width == 0) return;
   const int base = std::max(0, end - width);
   const auto channels = size_t(attn.kv_width());
-  if (const int shift = base - layer.base; shift > 0) {  // older tokens leave a window
+  if (const int shift = base - layer.base; shift > 0) {  // older tokens move out of a window
     for (auto* all : {&layer.keys, &layer.values})
       for (size_t c = 0; c < channels; ++c) {
         const auto row = all->begin() + std::ptrdiff_t(c) * width;

@@ -1,4 +1,4 @@
-// The keys and values that a session has so far, as the past inputs of prefill programs want them.
+// A session's keys and values so far, in the form of the past inputs of prefill programs.
 #pragma once
 #include <vector>
 
@@ -10,7 +10,7 @@
 namespace pd {
 
 // Per layer, keys (rotated) and values as (1, K*D, 1, width) halves: column c holds token base + c. A layer
-// with a window keeps its last tokens only. Owned by one thread.
+// with a window keeps only its last tokens. Owned by one thread.
 class History {
  public:
   // For a history of at most `capacity` tokens.
@@ -18,12 +18,12 @@ class History {
 
   int count() const { return count_; }
 
-  // Adds a segment, which starts at token count(); raw keys are rotated. Tokens beyond the capacity are
-  // dropped with all that follows: no function takes them.
+  // Adds a segment, which starts at token count(); rotates raw keys. Drops tokens beyond the capacity: no
+  // function takes them.
   void Append(const KvSegment& segment);
 
   // The past inputs of a layer for a function with this history, which is at least count(): views of its
-  // first columns. Columns that hold no token have finite values of no meaning.
+  // first columns. Columns without a token have arbitrary finite values.
   HalfTensor Keys(int layer, int history) const;
   HalfTensor Values(int layer, int history) const;
 
@@ -32,7 +32,7 @@ class History {
     int width = 0;                  // columns
     int base = 0;                   // the token of column 0
     std::vector<F16> keys, values;  // [K*D, width]
-    RopeFrequencies rope;           // without pairs: no positions
+    RopeFrequencies rope;           // no pairs: keys are not rotated
   };
   HalfTensor View(int layer, const std::vector<F16>& values, int history) const;
   void AppendLayer(Layer& layer, const AttentionSpec& attn, const KvSegment& segment, size_t index, int kept);

@@ -63,11 +63,11 @@ void InputMaker::FillRope(const mil::RopeInput& input, const PlannedCall& call, 
       sin[i * tokens + t] = ToF16(-float(std::sin(angle) * f.scale));
     }
   std::fill(cos.begin() + std::ptrdiff_t(2 * half * tokens), cos.end(),
-            ToF16(1));  // dimensions that do not turn
+            ToF16(1));  // dimensions that are not rotated
 }
 
-// Column c < past holds token base + c, column past + j token first + j. A row sees itself and what came
-// before it, within its window; so do the rows of padding, whose results nobody reads.
+// Column c < past holds token base + c, column past + j token first + j. A row sees itself and earlier tokens
+// within its window. The same goes for padding rows, whose results are ignored.
 void InputMaker::FillMask(const mil::MaskInput& input, const PlannedCall& call) {
   const int tokens = call.shape.tokens, past = input.past, keys = past + tokens;
   const int base = std::max(0, call.first - past);

@@ -12,13 +12,13 @@
 
 namespace pd {
 
-// Makes them in buffers that are used again for the next call of the same shape. Owned by one thread.
+// Makes them in buffers that are reused by the next call of the same shape. Owned by one thread.
 class InputMaker {
  public:
   InputMaker(const ModelSpec& spec, const TensorView& embed, float stream_scale, mil::AttentionForm form)
       : spec_(spec), embed_(embed), scale_(spec.embed_scale * stream_scale), form_(form) {}
 
-  // Adds x (1, C, 1, T) of call.count ids; the columns that are left over are zero.
+  // Adds x (1, C, 1, T) for call.count ids; the remaining columns are zero.
   void AddEmbedded(const PlannedCall& call, std::span<const TokenId> ids, HalfTensors& inputs);
   // Adds cos and sin of every rotation and the mask of every window, for the call's positions.
   void AddTables(const PlannedCall& call, const RopeVariant& variant, HalfTensors& inputs);

@@ -50,7 +50,7 @@ class InterpretedPredictor final : public Predictor {
   }
 
   std::unique_ptr<PredictorState> NewState(const std::string& function) override {
-    interpreter_.Inputs(function);  // that there is one
+    interpreter_.Inputs(function);  // checks that the function exists
     if (!stateful_.contains(function))
       throw Fail(ErrorKind::kUnsupported, "function {} has no states", function);
     return std::make_unique<InterpretedState>(interpreter_.MakeStates());
@@ -59,8 +59,9 @@ class InterpretedPredictor final : public Predictor {
  private:
   static void Require(const std::string& function, const mil::NamedType& tensor) {
     if (tensor.type.dtype != mil::DataType::kF16)
-      throw Fail(ErrorKind::kUnsupported, "function {}: '{}' is {}, a predictor passes fp16 tensors only",
-                 function, tensor.name, ToString(tensor.type));
+      throw Fail(ErrorKind::kUnsupported,
+                 "function {}: '{}' is {}, but a predictor supports only fp16 tensors", function, tensor.name,
+                 ToString(tensor.type));
   }
 
   Interpreter interpreter_;

@@ -1,4 +1,4 @@
-// The predictor for machines without a Neural Engine: our interpreter.
+// The predictor for machines without a Neural Engine: the interpreter.
 #pragma once
 #include <memory>
 
@@ -7,9 +7,9 @@
 
 namespace pd {
 
-// Predictors of one factory share the pool; they and whoever else uses it must take turns. Opening throws
-// what ReadPackage and Interpreter do, and kUnsupported for functions with inputs, outputs or states other
-// than fp16.
+// Predictors of one factory share the pool; they and other users of the pool must take turns. Opening throws
+// what ReadPackage and Interpreter throw, and kUnsupported for functions with inputs, outputs or states that
+// are not fp16.
 PredictorFactory InterpretedPredictors(std::shared_ptr<ThreadPool> pool);
 
 }  // namespace pd

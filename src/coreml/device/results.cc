@@ -9,7 +9,8 @@
 namespace pd {
 namespace {
 
-// Throws when a token's value is no number: the program computed nothing there, or left the memory as it was.
+// Throws when a token's value is NaN or infinity: the program computed nothing there, or left the memory
+// unwritten.
 void CheckNumbers(const HalfTensor& tensor, const std::string& name, int64_t channels, int count) {
   constexpr uint16_t kExponent = 0x7C00;
   const int64_t channel = tensor.strides[1], token = tensor.strides[3];
@@ -17,11 +18,12 @@ void CheckNumbers(const HalfTensor& tensor, const std::string& name, int64_t cha
     const F16* row = tensor.data + c * channel;
     uint16_t bad = 0;
     for (int t = 0; t < count; ++t) bad |= uint16_t((row[t * token].bits & kExponent) == kExponent);
-    if (bad) throw NotFinite(fmt::format("the program returned '{}' with values that are no numbers", name));
+    if (bad)
+      throw NotFinite(fmt::format("the program returned '{}' with values that are not finite numbers", name));
   }
 }
 
-// Checks a result; strides that cannot be (Core ML was seen to report zeros) are taken for dense ones.
+// Checks a result. Treats impossible strides as dense ones (Core ML was seen to report zeros).
 HalfTensor Checked(const CallResults& results, const std::string& name, int64_t channels) {
   const auto it = results.tensors.find(name);
   if (it == results.tensors.end() || !it->second.data)
@@ -29,7 +31,7 @@ HalfTensor Checked(const CallResults& results, const std::string& name, int64_t 
   HalfTensor tensor = it->second;
   const int64_t tokens = results.call.shape.tokens;
   if (tensor.shape != mil::Dims{1, channels, 1, tokens} || tensor.strides.size() != 4)
-    throw Fail(ErrorKind::kDevice, "the program returned '{}' in another shape than (1, {}, 1, {})", name,
+    throw Fail(ErrorKind::kDevice, "the program returned '{}' in a shape other than (1, {}, 1, {})", name,
                channels, tokens);
   const int64_t channel = tensor.strides[1], token = tensor.strides[3];
   const bool possible =

@@ -1,4 +1,4 @@
-// The keys and values that a chunk's calls returned, as one segment.
+// Combines the keys and values that a chunk's calls returned into one segment.
 #pragma once
 #include <string>
 #include <vector>
@@ -21,9 +21,9 @@ class NotFinite : public Error {
   explicit NotFinite(const std::string& message) : Error(ErrorKind::kDevice, message) {}
 };
 
-// A view of what the predictor returned when that is possible (one call, keys and values laid out alike),
-// else a dense copy. The padding of a call is left out. Throws kDevice when a result is missing or of another
-// shape, NotFinite.
+// A view of what the predictor returned where possible (one call, keys and values laid out alike), else a
+// dense copy. Leaves out the padding of a call. Throws kDevice when a result is missing or has another shape,
+// NotFinite.
 KvSegment SegmentOf(const ModelSpec& spec, const KvIdentity& id, KeyForm form,
                     std::vector<CallResults> results);
 

@@ -1,5 +1,7 @@
 #include "coreml/export/bundle.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <charconv>
 
@@ -7,10 +9,13 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json.h"
+#include "coreml/export/partial_folder.h"
 
 namespace pd {
 namespace fs = std::filesystem;
 namespace {
+
+constexpr size_t kMostBundleBytes = size_t(16) << 20;  // of bundle.json
 
 std::string Hex(uint64_t digest) { return fmt::format("{:016x}", digest); }
 
@@ -18,16 +23,31 @@ uint64_t FromHex(const std::string& text, const std::string& where) {
   uint64_t value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, 16);
   if (text.size() != 16 || error != std::errc() || end != text.data() + text.size())
-    throw Fail(ErrorKind::kCorruptFile, "{}: '{}' is no digest", where, text);
+    throw Fail(ErrorKind::kCorruptFile, "{}: '{}' is not a digest", where, text);
   return value;
 }
 
-// Every regular file below `path` but bundle.json, by its path there, in order.
+// What systems and editors leave in any folder, and the mark of an export that was killed at its very end.
+bool IsLitter(const std::string& name) {
+  for (const char* whole : {".DS_Store", ".Spotlight-V100", ".Trashes", ".fseventsd", ".TemporaryItems",
+                            "Thumbs.db", "desktop.ini", kPartialMark})
+    if (name == whole) return true;
+  return name.starts_with("._") || name.ends_with("~") || name.ends_with(".swp") || name.ends_with(".swo") ||
+         (name.starts_with("#") && name.ends_with("#"));
+}
+
+// Whatever is no folder below `path`, bundle.json and litter left out, by its path there, in order.
 std::vector<std::string> ListFiles(const fs::path& path) {
   std::vector<std::string> files;
-  for (const auto& entry : fs::recursive_directory_iterator(path)) {
-    const std::string name = entry.path().lexically_relative(path).generic_string();
-    if (!entry.is_directory() && name != kBundleFile) files.push_back(name);
+  const fs::recursive_directory_iterator end;
+  for (fs::recursive_directory_iterator it(path); it != end; ++it) {
+    const bool folder = fs::is_directory(it->symlink_status());
+    if (IsLitter(it->path().filename().string())) {
+      if (folder) it.disable_recursion_pending();
+      continue;
+    }
+    const std::string name = it->path().lexically_relative(path).generic_string();
+    if (!folder && name != kBundleFile) files.push_back(name);
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -45,7 +65,7 @@ void CheckFiles(const Bundle& bundle) {
       throw Fail(ErrorKind::kCorruptFile, "{}: {} bytes, the bundle was made with {}; {}", path.string(),
                  size, file.bytes, kRemedy);
     if (FileDigest(path) != file.digest)
-      throw Fail(ErrorKind::kCorruptFile, "{}: altered since the bundle was made; {}", path.string(),
+      throw Fail(ErrorKind::kCorruptFile, "{}: changed since the bundle was made; {}", path.string(),
                  kRemedy);
   }
   for (const std::string& name : ListFiles(bundle.path))
@@ -54,7 +74,7 @@ void CheckFiles(const Bundle& bundle) {
                  (bundle.path / name).string());
 }
 
-// bundle.json closes with a digest of the rest of itself.
+// bundle.json ends with a digest of the rest of itself.
 std::string OwnDigest(Json json) {
   json.erase("digest");
   return Hex(Digest(json.dump()));
@@ -86,16 +106,106 @@ void ReadShards(const Json& shards, const std::string& where, Bundle& bundle) {
   }
 }
 
+// All 0 where there is no bundle.
+Bundle::Stamp StampOf(const fs::path& path) {
+#ifdef __APPLE__
+  const auto time = [](const struct stat& s) {
+    return std::pair(s.st_ctimespec.tv_sec, s.st_ctimespec.tv_nsec);
+  };
+#else
+  const auto time = [](const struct stat& s) { return std::pair(s.st_ctim.tv_sec, s.st_ctim.tv_nsec); };
+#endif
+  Bundle::Stamp stamp{};
+  size_t at = 0;
+  for (const fs::path& part : {path, path / kBundleFile}) {
+    struct stat status{};
+    if (::stat(part.c_str(), &status) != 0) return {};
+    const auto [seconds, nanoseconds] = time(status);
+    for (const auto value :
+         {int64_t(status.st_dev), int64_t(status.st_ino), int64_t(seconds), int64_t(nanoseconds)})
+      stamp[at++] = value;
+  }
+  return stamp;
+}
+
+// Does `work` on the bundle at `path`, and again as long as the bundle is another one afterwards, whether
+// that made the work fail or not.
+template <class Work>
+void WhileCurrent(const fs::path& path, Work work) {
+  constexpr int kMostTimes = 20;
+  for (int i = 0; i < kMostTimes; ++i) {
+    const Bundle::Stamp stamp = StampOf(path);
+    try {
+      work(stamp);
+      if (StampOf(path) == stamp) return;
+    } catch (const Error& error) {
+      if (error.kind() == ErrorKind::kCancelled || StampOf(path) == stamp) throw;
+    } catch (const fs::filesystem_error& error) {  // a folder went away while it was listed
+      if (StampOf(path) == stamp) throw Fail(ErrorKind::kNotFound, "{}", error.what());
+    }
+  }
+  throw Fail(ErrorKind::kBusy, "{}: the bundle is replaced again and again; try again later", path.string());
+}
+
+Bundle ReadOnce(const fs::path& path);
+
 }  // namespace
 
 Bundle ReadBundle(const fs::path& path) {
+  Bundle bundle;
+  UseBundle(path, [&](const Bundle& read) { bundle = read; });
+  return bundle;
+}
+
+void UseBundle(const fs::path& path, const std::function<void(const Bundle&)>& use) {
+  WhileCurrent(path, [&](const Bundle::Stamp& stamp) {
+    Bundle bundle = ReadOnce(path);
+    bundle.stamp = stamp;
+    use(bundle);
+  });
+}
+
+bool IsCurrent(const Bundle& bundle) {
+  return bundle.stamp == Bundle::Stamp{} || StampOf(bundle.path) == bundle.stamp;
+}
+
+std::vector<std::string> FilesOfBundle(const fs::path& path) {
+  constexpr const char* kRemedy = "choose another folder, or remove it yourself";
+  const fs::path file = path / kBundleFile;
+  Json json;
+  try {
+    json = ParseJson(ReadTextFile(file, kMostBundleBytes), file.string());
+  } catch (const Error&) {
+    json = nullptr;
+  }
+  const bool ours = json.is_object() && json.contains("digest") && json["digest"].is_string() &&
+                    json["digest"].get<std::string>() == OwnDigest(json) && json.contains("files") &&
+                    json["files"].is_object();
+  if (!ours)
+    throw Fail(ErrorKind::kBadRequest, "{}: exists and holds no bundle that export wrote; {}", path.string(),
+               kRemedy);
+  std::vector<std::string> files = {kBundleFile};
+  for (const auto& [name, entry] : json["files"].items()) files.push_back(name);
+  for (const std::string& name : ListFiles(path)) {
+    const bool regular = fs::is_regular_file(fs::symlink_status(path / name));
+    if (!regular || std::ranges::find(files, name) == files.end())
+      throw Fail(ErrorKind::kBadRequest,
+                 "{}: not part of the bundle, which is not replaced; move it away, or {}",
+                 (path / name).string(), kRemedy);
+  }
+  return files;
+}
+
+namespace {
+
+Bundle ReadOnce(const fs::path& path) {
   const fs::path file = path / kBundleFile;
   const std::string where = file.string();
   std::error_code error;
   if (!fs::exists(file, error))
     throw Fail(ErrorKind::kNotFound, "{}: no bundle; make one with pd-engine export MODEL -o {}", where,
                path.string());
-  const Json json = ParseJson(ReadTextFile(file, size_t(16) << 20), where);
+  const Json json = ParseJson(ReadTextFile(file, kMostBundleBytes), where);
   JsonReader reader(json, where);
   Bundle bundle;
   bundle.path = path;
@@ -109,7 +219,7 @@ Bundle ReadBundle(const fs::path& path) {
                "{}: made by rules {}, this version has rules {}; export the model again", where, rules,
                kRulesVersion);
   if (reader.String("digest") != OwnDigest(json))
-    throw Fail(ErrorKind::kCorruptFile, "{}: altered since the bundle was made; export the model again",
+    throw Fail(ErrorKind::kCorruptFile, "{}: changed since the bundle was made; export the model again",
                where);
   bundle.spec = FromHex(reader.String("spec"), where);
   bundle.weights = FromHex(reader.String("weights"), where);
@@ -138,6 +248,8 @@ Bundle ReadBundle(const fs::path& path) {
   CheckFiles(bundle);
   return bundle;
 }
+
+}  // namespace
 
 void CheckBundleModel(const Bundle& bundle, uint64_t spec, uint64_t weights) {
   if (bundle.spec == spec && bundle.weights == weights) return;

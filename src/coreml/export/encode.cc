@@ -26,7 +26,7 @@ bool IsNorm(Part part) {
          part == Part::kPostBranch || part == Part::kPostFfn || part == Part::kQNorm || part == Part::kKNorm;
 }
 
-// Norms of heads run along the head's dimensions, others along channels; biases of convolutions are [n].
+// Head norms run along the head's dimensions, others along channels; biases of convolutions are [n].
 mil::Dims VectorShape(const ModelSpec& spec, const WeightInfo& info) {
   const int64_t n = info.shape.at(0);
   if (!IsNorm(info.part)) return {n};
@@ -39,7 +39,7 @@ mil::Value Placed(const mil::TensorType& type, BlobLayout& layout) {
   return {type, mil::Blob{kWeightFile, layout.Add(type), {}, {}}};
 }
 
-// The largest divisor of the output channels that a table may serve.
+// The largest divisor of the number of output channels that a table may serve.
 int64_t GroupOf(int64_t out) {
   int64_t group = std::min(out, kMostGroup);
   while (out % group != 0) --group;
@@ -53,13 +53,13 @@ const mil::Value& Operand(const EncodedPart& part, const char* name) {
   return part.operands.front().second;
 }
 
-// The nearest integer from -127 to 127 to v * inverse, ties to even: adding 1.5 * 2^23 leaves no fraction.
+// The nearest integer to v * inverse, from -127 to 127, ties to even: adding 1.5 * 2^23 removes the fraction.
 float Stepped(float v, float inverse) {
   constexpr float kShift = 0x1.8p23f;
   return std::clamp(v * inverse, -127.f, 127.f) + kShift - kShift;
 }
 
-// The smallest scale at which no value is clipped; a row of zeros keeps some scale.
+// The smallest scale that clips no value; a row of zeros gets a nonzero scale.
 float WidestScale(std::span<const float> row) {
   float most = 0;
   for (float v : row) most = std::max(most, std::abs(v));
@@ -68,8 +68,8 @@ float WidestScale(std::span<const float> row) {
   return scale == 0 ? 0x1p-24f : scale;
 }
 
-// The sum of squared errors at a scale, each weighed by its column's importance. Sixteen sums side by side,
-// which compilers turn into vectors.
+// The sum of squared errors at a scale, weighted by each column's importance. Sixteen sums side by side,
+// which compilers vectorise.
 double WeightedError(std::span<const float> row, std::span<const float> importance, float scale) {
   constexpr size_t kLanes = 16;
   float sums[kLanes] = {};
@@ -89,7 +89,7 @@ double WeightedError(std::span<const float> row, std::span<const float> importan
   return total;
 }
 
-// A scale a little below the widest, at which the columns that matter fall closest to its steps.
+// A scale slightly below the largest, chosen so that the important columns fall closest to its steps.
 float BestScale(std::span<const float> row, std::span<const float> importance, float widest) {
   constexpr int kTried = 48;
   constexpr float kStep = 0.004f;
@@ -110,7 +110,7 @@ bool AllFinite(std::span<const std::byte> halves) {
   return finite;
 }
 
-// Collects four-bit indices into bytes, the first in the low half, without padding between rows.
+// Packs four-bit indices into bytes, the first in the low half, without padding between rows.
 class NibblePacker {
  public:
   void Add(std::span<const uint8_t> indices, std::vector<std::byte>& bytes) {
@@ -219,7 +219,7 @@ void WeightEncoder::ReadRow(const TensorView& tensor, int64_t row, float factor,
 void WeightEncoder::Begin(const EncodedPart& part, const char* operand) {
   const mil::Value& value = Operand(part, operand);
   const uint64_t offset = out_.Begin(value.type);
-  PD_CHECK(offset == value.blob()->offset);  // written in the order of the plan
+  PD_CHECK(offset == value.blob()->offset);  // written in the planned order
 }
 
 void WeightEncoder::WriteHalves(const EncodedPart& part, const TensorView& tensor, float factor) {

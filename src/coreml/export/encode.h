@@ -15,17 +15,17 @@ namespace pd {
 
 enum class WeightFormat : uint8_t {
   kFp16,
-  kInt8,  // each output channel its own scale
+  kInt8,  // one scale per output channel
   kLut4,  // 16 values for each group of output channels
 };
 const char* Name(WeightFormat format);  // "fp16", "int8", "lut4"
 std::optional<WeightFormat> WeightFormatOf(std::string_view name);
 
-// Whether a prefill program reads this weight: the embedding is the host's, and the last layer ends at its
+// Whether a prefill program reads this weight: the host uses the embedding, and the last layer ends at its
 // keys and values.
 bool IsNeeded(const ModelSpec& spec, const WeightInfo& info);
 
-// The constants that a weight becomes, placed next in `layout`. Gains and biases are fp16 in every format.
+// The constants for a weight, placed next in `layout`. Gains and biases are fp16 in every format.
 mil::EncodedWeight PlanWeight(const ModelSpec& spec, const WeightInfo& info, WeightFormat format,
                               BlobLayout& layout);
 
@@ -33,15 +33,15 @@ mil::EncodedWeight PlanWeight(const ModelSpec& spec, const WeightInfo& info, Wei
 int64_t StoredBytes(const mil::EncodedWeight& weight);
 
 // How much an error in each input channel of a matrix matters: the mean square of that channel's activations
-// on sample text, by the matrix's name. Empty: all alike.
+// on sample text, by the matrix's name. Empty: all equal.
 using Importance = std::map<std::string, std::vector<float>>;
 
-// Fills in the records of planned weights, in the order in which they were planned. Memory is a group of
-// rows, whatever the size of the weight. One thread.
+// Fills in the records of planned weights, in the planned order. Uses memory for a group of rows, whatever
+// the size of the weight. Not thread-safe.
 class WeightEncoder {
  public:
   WeightEncoder(BlobWriter& out, const Importance& importance) : out_(out), importance_(importance) {}
-  // The tensor times `scale` (mil::FoldedScale). Throws kUnsupported when a value leaves fp16.
+  // The tensor times `scale` (mil::FoldedScale). Throws kUnsupported when a value is beyond fp16.
   void Write(const mil::EncodedWeight& planned, const TensorView& tensor, float scale);
 
  private:

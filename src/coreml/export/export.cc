@@ -31,8 +31,8 @@ std::vector<int> Checked(std::vector<int> values, int least, const char* field) 
   return values;
 }
 
-// Cuts defaults to what a context of this many tokens needs: the first value that covers it is the last, and
-// no larger than the context.
+// Cuts the defaults to what a context of this many tokens needs: the last value kept is the first that covers
+// the context, limited to the context.
 std::vector<int> Covering(std::vector<int> values, int context) {
   const int rounded = (context + kStep - 1) / kStep * kStep;
   for (size_t i = 0; i < values.size(); ++i)
@@ -50,7 +50,7 @@ int64_t SourceBytes(const Weights<TensorView>& tensors, const ModelSpec& spec) {
   return bytes;
 }
 
-// Everything that one export needs at hand.
+// Everything that one export needs.
 class Exporter {
  public:
   Exporter(const ModelSource& model, const ExportOptions& options, const Progress& progress)
@@ -60,7 +60,7 @@ class Exporter {
       if (const auto& norm = AttentionOf(layer).qk_norm;
           options.lowering.keys == KeyForm::kRaw && norm && norm->after_rope)
         throw Fail(ErrorKind::kUnsupported,
-                   "raw keys: this model norms its keys after their rotation, so they have no raw form");
+                   "raw keys: this model norms keys after rotation, so they have no raw form");
     report_.bundle.family = model.family;
     report_.bundle.spec = SpecDigest(spec_);
     report_.bundle.format = options.weights;
@@ -104,7 +104,7 @@ class Exporter {
     }
   }
 
-  // Which layers go into which package, and where in its weight file each constant lies.
+  // Which layers go into which package, and where each constant lies in the weight file.
   void Plan() {
     std::vector<int64_t> layer_bytes(spec_.layers.size());
     BlobLayout scratch;
@@ -237,8 +237,8 @@ std::vector<mil::PrefillShape> ChooseShapes(const ModelSpec& spec, const ExportO
 
 std::vector<int> ChooseShards(const std::vector<int64_t>& layer_bytes, int64_t max_bytes) {
   const int64_t total = std::accumulate(layer_bytes.begin(), layer_bytes.end(), int64_t(0));
-  // The fewest shards that an even division allows; each takes layers up to its share or the limit, the last
-  // what is left.
+  // The fewest shards that an even division allows. Each takes layers up to its share or the limit, the last
+  // takes the rest.
   for (int64_t count = std::max<int64_t>(1, (total + max_bytes - 1) / max_bytes);; ++count) {
     std::vector<int> begins = {0};
     int64_t shard = 0, most = 0;
@@ -260,7 +260,7 @@ std::vector<int> ChooseShards(const std::vector<int64_t>& layer_bytes, int64_t m
 ExportReport ExportBundle(const ModelSource& model, const fs::path& out, const ExportOptions& options,
                           const Progress& progress) {
   if (options.max_shard_bytes < 1) throw Fail(ErrorKind::kBadRequest, "max-shard-mb: must be positive");
-  PartialFolder folder(out, kBundleFile);
+  PartialFolder folder(out, FilesOfBundle);
   ExportReport report = Exporter(model, options, progress).Run(folder.path());
   folder.Publish();
   report.bundle.path = out;

@@ -25,7 +25,7 @@ std::array<float, kTableSize> TableMaker::Make(std::span<const float> values,
   const std::array<double, kTableSize> centres = Centres();
   for (size_t c = 0; c < kTableSize; ++c) table[c] = ToFloat(ToF16(float(centres[c])));
 
-  // Start from the entry nearest to the middle of a value's bin; a border may run through the bin.
+  // Start from the entry nearest to the middle of a value's bin; a cell border may run through the bin.
   nearest_.resize(kBins);
   const float width = per_width_ > 0 ? 1 / per_width_ : 0;
   const auto nearer = [&](int a, int b, float v) {
@@ -78,8 +78,8 @@ std::array<double, kTableSize> TableMaker::Centres() const {
     return best;
   }
   // The best quantiser of a smooth density has entries as dense as its cube root. Small groups have many
-  // local optima, so other starts are tried too: they are cheap, since they work on bins. Coarse bins show
-  // the density of few values, fine ones the bulk beside outliers.
+  // local optima, so other starts are tried too: they work on bins, so they are cheap. Coarse bins show the
+  // density of few values, fine ones the bulk beside outliers.
   double most = -1;
   for (size_t bins_each : {size_t(kBins / 64), size_t(1)})
     for (double power : {1.0 / 3, 0.2, 0.6, 1.0}) {
@@ -89,7 +89,7 @@ std::array<double, kTableSize> TableMaker::Centres() const {
   return best;
 }
 
-// Entries as dense as this power of the density in groups of so many bins.
+// Places entries as dense as this power of the density, in groups of this many bins.
 std::array<double, kTableSize> TableMaker::StartAt(double power, size_t bins_each) const {
   std::vector<double> weight(bins_.size() / bins_each);
   double total = 0;
@@ -113,8 +113,8 @@ std::array<double, kTableSize> TableMaker::StartAt(double power, size_t bins_eac
 }
 
 // Lloyd's iteration over the means of bins: in one dimension a centre's cell is an interval between
-// midpoints, so sums over cells are differences of running sums. Returns how much of the sum of squares the
-// centres explain.
+// midpoints, so sums over cells are differences of running sums. Returns the part of the sum of squares that
+// the centres explain.
 double TableMaker::Improve(std::array<double, kTableSize>& centres) const {
   std::array<size_t, kTableSize + 1> first{};
   double explained = 0;

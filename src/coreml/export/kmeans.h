@@ -9,13 +9,13 @@ namespace pd {
 
 inline constexpr int kTableSize = 16;
 
-// Finds, for one group of weights after another, the table that keeps the weighted squared error small, and
-// the entry for each weight. Deterministic: the same values give the same table from every compiler. Owned by
-// one thread; keeps its buffers.
+// For each group of weights, finds the table that keeps the weighted squared error small, and the entry for
+// each weight. Deterministic: the same values give the same table from every compiler. Owned by one thread;
+// keeps its buffers.
 class TableMaker {
  public:
   // values: rows of importance.size() each. importance: how much an error in each column counts, positive.
-  // Writes one index for each value, and returns the table, ascending, rounded to fp16.
+  // Writes one index per value, and returns the table, ascending, rounded to fp16.
   std::array<float, kTableSize> Make(std::span<const float> values, std::span<const float> importance,
                                      std::span<uint8_t> indices);
 
@@ -28,9 +28,9 @@ class TableMaker {
   struct Bin {
     double mass = 0, moment = 0;  // sum of importance, and of importance * value
   };
-  std::vector<Bin> bins_;  // of equal width between the least and the largest value
+  std::vector<Bin> bins_;  // of equal width between the smallest and the largest value
   std::vector<double> mean_, mass_,
-      moment_;                     // of bins that hold anything, in order; mass and moment summed up
+      moment_;                     // of nonempty bins, in order; running sums of mass and moment
   std::vector<uint8_t> nearest_;   // by bin
   float low_ = 0, per_width_ = 0;  // a value v falls into bin (v - low_) * per_width_
 };

@@ -5,7 +5,7 @@
 namespace pd {
 namespace {
 
-// The largest power of two, at most 1, that brings `most` into the comfortable range.
+// The largest power of two, at most 1, that brings `most` to at most kComfortable.
 float PowerFor(float most) {
   float scale = 1;
   while (most * scale > kComfortable) scale /= 2;
@@ -24,8 +24,9 @@ mil::RangeScales ChooseScales(const ModelSpec& spec, const std::vector<LayerSamp
   for (size_t i = 0; i < layers.size(); ++i) {
     const LayerSample& layer = layers[i];
     stream = std::max(stream, layer.stream);
-    scales.layers[i].hidden = PowerFor(layer.hidden);
-    // Without a norm of its own, a block's output has the scale of the stream that it joins.
+    // An activation alone is not linear in its input's scale.
+    if (MlpOf(spec.layers[i]).gated) scales.layers[i].hidden = PowerFor(layer.hidden);
+    // Without its own norm, a block's output has the scale of the stream that it is added to.
     if (spec.layers[i].post_mixer)
       scales.layers[i].attn_out = PowerFor(layer.attn_out);
     else

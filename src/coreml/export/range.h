@@ -1,4 +1,4 @@
-// Keeps activations inside fp16 by powers of two, chosen from what a pass over sample text measured.
+// Keeps activations within fp16 by powers of two, chosen from magnitudes measured on sample text.
 #pragma once
 #include <vector>
 
@@ -7,11 +7,11 @@
 
 namespace pd {
 
-// Sample text does not show the largest activation there is, so a stream above kComfortable is scaled down to
+// Sample text does not show the largest possible activation, so a stream above kComfortable is scaled down to
 // it. Above kMostMagnitude the export fails: matrix products were seen to become infinite near 32,752.
 inline constexpr float kComfortable = 8192, kMostMagnitude = 32768;
 
-// No scaling at all: what is exported without a sample pass.
+// No scaling: for an export without a sample pass.
 mil::RangeScales UnitScales(const ModelSpec& spec);
 mil::RangeScales ChooseScales(const ModelSpec& spec, const std::vector<LayerSample>& layers);
 

@@ -13,11 +13,11 @@
 namespace pd {
 namespace {
 
-// A row for each token.
+// One row per token.
 struct Matrix {
   int tokens = 0, channels = 0;
   std::vector<float> values;
-  // From channel c of token t on.
+  // Starts at channel c of token t.
   float* At(int t, int64_t c = 0) { return values.data() + int64_t(t) * channels + c; }
   const float* At(int t, int64_t c = 0) const { return values.data() + int64_t(t) * channels + c; }
 };
@@ -32,7 +32,7 @@ void Raise(float& most, std::span<const float> values) {
 
 const cpu::Kernels& BestKernels() { return *cpu::FindKernels(cpu::BestLevel()); }
 
-// An Ops type (model/ops.h): the CPU backend's float kernels, on weights that pass by.
+// An Ops type (model/ops.h): the CPU backend's float kernels, on weights that are streamed.
 class SampleOps {
  public:
   using Weight = StreamedWeight;
@@ -70,7 +70,7 @@ class SampleOps {
         kernels_.norm(part.data(), g.data(), norm.eps, width, part.data());
         if (!b.empty()) kernels_.add(part.data(), b.data(), width);
       }
-    // A block's own norm makes what joins the stream; the stream itself is measured where it is added.
+    // A block's own norm makes what joins the stream; the stream itself is measured at the addition.
     const Part part = w.gain->info.part;
     if (part != Part::kPostMixer && part != Part::kPostBranch) Raise(Layer(*w.gain).other, y.values);
     return y;
@@ -168,14 +168,14 @@ class SampleOps {
   SamplePass Take() && { return std::move(result_); }
 
  private:
-  // A thread's room for 32 outputs.
+  // A thread's scratch memory for 32 outputs.
   struct Tile {
     Tile(int tokens, int inputs)
         : rows(size_t(cpu::kTile) * size_t(inputs)),
           packed(cpu::TileBytes(DType::kF32, inputs)),
           out(size_t(tokens) * cpu::kTile) {}
     std::vector<float> rows;        // [32, inputs]
-    std::vector<std::byte> packed;  // as kernels want them
+    std::vector<std::byte> packed;  // packed for the kernels
     std::vector<float> out;         // [tokens, 32]
   };
 
@@ -240,7 +240,7 @@ class SampleOps {
     std::vector<float>& mean_square = result_.importance[info.Name()];
     for (double sum : sums)
       mean_square.push_back(
-          std::max(float(sum / x.tokens), 1e-12f));  // a silent channel still counts a little
+          std::max(float(sum / x.tokens), 1e-12f));  // a channel without activations still counts a little
   }
 
   static void Soften(const AttentionSpec& a, std::span<float> scores, float& largest) {

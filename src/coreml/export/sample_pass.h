@@ -1,5 +1,5 @@
-// A pass over sample text in float, layer by layer, with weights read as they are needed: how large
-// activations get, which input channels matter, and what keys and values come out.
+// Runs sample text in float, layer by layer, reading weights as needed. Measures how large activations get
+// and which input channels matter, and keeps the keys and values.
 #pragma once
 #include <functional>
 #include <span>
@@ -12,28 +12,29 @@
 
 namespace pd {
 
-// A weight that is read a row at a time and kept nowhere.
+// A weight that is read row by row and not kept in memory.
 struct StreamedWeight {
   WeightInfo info;
   std::function<void(int64_t row, std::span<float> values)> read;  // canonical rows, as in TensorView
-  std::function<void()> forget;  // after the last row: its pages may leave memory
+  std::function<void()> forget;  // call after the last row: its pages may leave memory
 };
-// Of the source, rounded to fp16: what an fp16 package computes with. The tensors must outlive the weights.
+// The source's weights, rounded to fp16: what an fp16 package computes with. The tensors must outlive the
+// result.
 Weights<StreamedWeight> StreamSource(const ModelSpec& spec, const Weights<TensorView>& tensors);
-// Of a weight file, as its constants decode, without what was folded in; `tensors` gives the embedding. The
-// arguments must outlive the weights.
+// Weights decoded from a weight file's constants, without the folded factors; `tensors` provides the
+// embedding. The arguments must outlive the result.
 Weights<StreamedWeight> StreamEncoded(const ModelSpec& spec, const Weights<TensorView>& tensors,
                                       const mil::RangeScales& scales,
                                       const Weights<mil::EncodedWeight>& encoded,
                                       const std::vector<const BlobFile*>& file_of_layer);
 
-// Of one layer: the largest magnitudes, and the keys (rotated) and values.
+// For one layer: the largest magnitudes, and the keys (rotated) and values.
 struct LayerSample {
-  float stream = 0;                 // the residual stream at the layer's begin and between its two blocks
-  float attn_out = 0;               // what attention's last projection gives
-  float hidden = 0;                 // act(gate) * up, and up alone
-  float mlp_out = 0;                // what the MLP's last projection gives
-  float other = 0;                  // normed streams, q, k, v, scores, attention's outputs, gate
+  float stream = 0;    // the residual stream at the start of the layer and between its two blocks
+  float attn_out = 0;  // output of attention's last projection
+  float hidden = 0;    // act(gate) * up, and up alone
+  float mlp_out = 0;   // output of the MLP's last projection
+  float other = 0;     // normed streams, q, k, v, scores, attention's outputs, gate
   std::vector<float> keys, values;  // [tokens, K*D]
 };
 
@@ -41,13 +42,13 @@ struct SamplePass {
   std::vector<LayerSample> layers;
   Importance importance;
 };
-// layer_done(n) is called after each layer, on the caller's thread; `read` of the weights on any of the
-// pool's, and it must not throw there.
+// Calls layer_done(n) after each layer, on the caller's thread. The weights' `read` is called on any of the
+// pool's threads, and must not throw there.
 SamplePass RunSample(const ModelSpec& spec, const Weights<StreamedWeight>& weights,
                      std::span<const TokenId> tokens, ThreadPool& pool,
                      const std::function<void(int)>& layer_done);
 
-// Of two equally long lists.
+// For two lists of equal length.
 double Cosine(std::span<const float> a, std::span<const float> b);
 double RmsRatio(std::span<const float> a, std::span<const float> b);  // rms(a) / rms(b)
 

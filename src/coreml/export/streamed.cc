@@ -6,7 +6,7 @@
 namespace pd {
 namespace {
 
-// One part of an encoded matrix, or a whole vector, with its operands' places in the weight file.
+// One part of an encoded matrix, or a whole vector, with the places of its operands in the weight file.
 struct StoredPart {
   int64_t first = 0, inputs = 0, rows = 0;
   enum class Kind : uint8_t { kHalves, kInt8, kLut4 } kind = Kind::kHalves;

@@ -1,4 +1,4 @@
-// The constants of a package: decompressed and packed once, for all functions that share them.
+// The constants of a package: decompressed and packed once, shared by all functions that use them.
 #pragma once
 #include <functional>
 #include <map>
@@ -13,18 +13,18 @@ namespace pd::interp {
 
 using ConstantBytes = std::shared_ptr<const std::vector<std::byte>>;
 
-// What a name stands for that is known before run time. Two with the same key have the same bytes.
+// The constant behind a name, known before run time. Equal keys mean equal bytes.
 struct Constant {
   mil::TensorType type;
   std::string key;
-  const mil::Value* value = nullptr;    // of a const, whose package outlives it; else
-  std::function<ConstantBytes()> make;  // computes what a constexpr op gives
+  const mil::Value* value = nullptr;    // of a const, whose package outlives it; nullptr: see make
+  std::function<ConstantBytes()> make;  // computes a constexpr op's result
 
-  // The bytes, dense and packed as mil::Value says. `owner` keeps them.
+  // The bytes, dense and packed as described at mil::Value. `owner` keeps them alive.
   std::span<const std::byte> Bytes(ConstantBytes& owner) const;
 };
 
-// Operands of a constexpr op by parameter; those kept in attributes included.
+// Operands of a constexpr op by parameter, including those kept in attributes.
 using ConstantOperands = std::map<std::string, Constant, std::less<>>;
 
 // Owned by an interpreter, used by its thread.
@@ -32,13 +32,14 @@ class Constants {
  public:
   explicit Constants(ThreadPool& pool) : pool_(pool) {}
 
-  // A const. The value must outlive it.
+  // The constant of a const op. The value must outlive it.
   static Constant Of(const mil::Value& value);
-  // Result `index` of a constexpr op, of type `type`. Throws kUnsupported for operands that it cannot take.
+  // Result `index` of a constexpr op, of type `type`. Throws kUnsupported for operands that are not
+  // supported.
   Constant Of(const std::string& op, ConstantOperands operands, size_t index, const mil::TensorType& type);
 
-  // The bytes of an fp16 or fp32 constant as the factor [k, n] of products; element (i, j) lies at
-  // i * k_step + j * n_step of the dense tensor, from element `offset`.
+  // The bytes of an fp16 or fp32 constant as the factor [k, n] of products; element (i, j) lies at i * k_step
+  // + j * n_step of the dense tensor, counted from element `offset`.
   std::shared_ptr<const PackedFactor> Packed(const Constant& constant, int64_t k, int64_t n, int64_t k_step,
                                              int64_t n_step, int64_t offset = 0);
 
@@ -48,7 +49,7 @@ class Constants {
   std::map<std::string, std::shared_ptr<const PackedFactor>> packed_;            // by key and form
 };
 
-// What constexpr ops compute (constexpr.cc). `type` is the result's.
+// The results of constexpr ops (constexpr.cc). `type` is the result's type.
 ConstantBytes ComputeConstexpr(const std::string& op, const ConstantOperands& operands, size_t index,
                                const mil::TensorType& type, ThreadPool& pool);
 

@@ -1,4 +1,4 @@
-// Weights that a program stores compressed.
+// Decompresses the weights of a program.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -80,7 +80,7 @@ class Elements {
   View view_;
 };
 
-// The result, which f gives piece by piece: f(first, n, out).
+// Makes the result piece by piece: f(first, n, out).
 template <class F>
 ConstantBytes Fill(const mil::TensorType& type, ThreadPool& pool, F f) {
   if (mil::Bits(type.dtype) < 8 || !IsRunTimeType(type.dtype))
@@ -99,7 +99,7 @@ ConstantBytes Fill(const mil::TensorType& type, ThreadPool& pool, F f) {
   return bytes;
 }
 
-// A tensor that is cut into blocks of one size on every axis: one scale, offset or table serves each.
+// A tensor cut into blocks of equal size on every axis: each has one scale, offset or table.
 class Blocks {
  public:
   Blocks(const Dims& shape, const Dims& blocks) : shape_(shape) {
@@ -123,7 +123,7 @@ class Blocks {
     }
     return at;
   }
-  // Calls f(block, i) for the n elements from `first`, i counted from there.
+  // Calls f(block, i) for the n elements from `first`; i counts from `first`.
   template <class F>
   void ForEach(int64_t first, int64_t n, F f) const {
     for (int64_t i = 0; i < n;) {
@@ -228,7 +228,7 @@ ConstantBytes LookUp(const Stored& in, const mil::TensorType& type, ThreadPool& 
   });
 }
 
-// For every element, which of the stored nonzero elements it is; -1 for none.
+// For every element, its index among the stored nonzero elements; -1 if it is zero.
 std::vector<int64_t> PlacesOf(const Constant& mask, int64_t count, int64_t stored) {
   const Elements bits(mask);
   if (int64_t(bits.bytes().size()) * 8 < count)
@@ -259,7 +259,7 @@ ConstantBytes CopyOf(const Constant& constant) {
   return std::make_shared<Buffer>(bytes.begin(), bytes.end());
 }
 
-// The positions in the dense tensor of the stored elements.
+// The positions of the stored elements in the dense tensor.
 std::vector<int64_t> Positions(const Constant& mask, int64_t stored) {
   const auto places = PlacesOf(mask, mil::Elements(mask.type), stored);
   std::vector<int64_t> positions(static_cast<size_t>(stored));
@@ -295,7 +295,7 @@ ConstantBytes SparseShiftScale(const Stored& in, const mil::TensorType& type, Th
   const Constant* given = in.Find("offset");
   const auto offset = given ? Elements(*given).All() : std::vector<double>(scale.size());
   if (scales.type.shape.size() != mask.type.shape.size() || offset.size() != scale.size())
-    throw Fail(ErrorKind::kCorruptFile, "scales and offsets that do not fit the mask");
+    throw Fail(ErrorKind::kCorruptFile, "the scales and offsets do not match the mask");
   const Blocks blocks(mask.type.shape, scales.type.shape);
   const auto positions = Positions(mask, int64_t(data.size()));
   return Fill(type, pool, [&](int64_t first, int64_t n, double* out) {
@@ -323,7 +323,7 @@ ConstantBytes ComputeConstexpr(const std::string& op, const ConstantOperands& op
     const Elements source(in.Get("source_val"));
     return Fill(type, pool, [&](int64_t first, int64_t n, double* out) { source.Load(first, n, out); });
   }
-  throw Fail(ErrorKind::kUnsupported, "it is not among the constexpr ops that the interpreter knows");
+  throw Fail(ErrorKind::kUnsupported, "the interpreter does not support this constexpr op");
 }
 
 }  // namespace pd::interp

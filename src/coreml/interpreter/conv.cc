@@ -13,7 +13,7 @@ float FloatAt(const View& v, int64_t at) {
   return v.dtype == DataType::kF16 ? ToFloat(v.as<F16>()[at]) : v.as<float>()[at];
 }
 
-// Strides of samples, channels and the three extents.
+// Strides of samples, channels and the three spatial axes.
 struct Steps {
   int64_t sample, channel;
   ConvShape::Extent at;
@@ -30,8 +30,8 @@ ConvShape::Extent PlaceOf(int64_t position, const ConvShape::Extent& size) {
   return {position / (size[1] * size[2]), position / size[2] % size[1], position % size[2]};
 }
 
-// Calls f(term, offset) for the terms of an output that lie inside x: their number within the depth, and
-// where they are from the channel's start.
+// Calls f(term, offset) for the terms of an output that lie inside x: their index within the depth, and their
+// offset from the channel's start.
 template <class F>
 void ForTerms(const ConvShape& s, const Steps& x, const ConvShape::Extent& place, F f) {
   const auto inside = [&](size_t a, int64_t k) {
@@ -46,9 +46,9 @@ void ForTerms(const ConvShape& s, const Steps& x, const ConvShape::Extent& place
       }
 }
 
-// The step from position to position, if it is the same everywhere; else 0.
+// The step from position to position if it is constant; else 0.
 int64_t PositionStep(const Steps& steps, const ConvShape::Extent& size) {
-  int64_t step = 1, next = -1;  // next: what the step of the axis above must be
+  int64_t step = 1, next = -1;  // next: the required step of the axis above
   for (size_t a = 3; a-- > 0;) {
     if (size[a] == 1) continue;
     if (next < 0)
@@ -78,7 +78,7 @@ class Runner {
     y_step_ = PositionStep(y_, s_.out);
   }
 
-  // One row for each output position: the terms of its sum.
+  // One row per output position: the terms of its sum.
   void Load(int64_t first, int64_t count, float* out, int64_t stride) const {
     BySample(first, count, s_.positions(), [&](int64_t sample, int64_t at, int64_t n, int64_t done) {
       if (x_step_ != 0) {
@@ -148,7 +148,7 @@ void Conv(Machine& machine, const ConvJob& job) {
   if (job.packed) {
     product.factor = job.packed->tiles;
   } else {
-    // Weights that are computed at run time: the last axes of a whole tensor.
+    // Weights computed at run time: the last axes of a whole tensor.
     const Matrix factor = {job.weight.dtype, job.weight.data, s.depth(), s.out_channels, 1, s.depth()};
     auto* memory = reinterpret_cast<std::byte*>(machine.tiles.Take((PackedBytes(factor) + 3) / 4));
     product.factor = PackInto(memory, machine.pool, factor);

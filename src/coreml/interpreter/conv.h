@@ -8,7 +8,7 @@
 
 namespace pd::interp {
 
-// Axes that a convolution does not have are of size 1.
+// Axes that a convolution lacks have size 1.
 struct ConvShape {
   using Extent = std::array<int64_t, 3>;
   int64_t samples = 0, in_channels = 0, out_channels = 0, groups = 1;
@@ -17,7 +17,7 @@ struct ConvShape {
   int64_t positions() const { return out[0] * out[1] * out[2]; }
   // Terms of each output's sum: channel by channel, each in the kernel's order.
   int64_t depth() const { return in_channels / groups * kernel[0] * kernel[1] * kernel[2]; }
-  bool IsPointwise() const;  // 1x1: every position sees itself alone
+  bool IsPointwise() const;  // 1x1: each output position depends on one input position
 };
 
 // y [samples, out_channels, out...] from x [samples, in_channels, in...] and weights [out_channels,
@@ -31,7 +31,7 @@ struct ConvJob {
 };
 // One group only.
 void Conv(Machine& machine, const ConvJob& job);
-// In plain loops: the same bits.
+// In plain loops, with the same bits.
 void PlainConv(Machine& machine, const ConvJob& job);
 
 }  // namespace pd::interp

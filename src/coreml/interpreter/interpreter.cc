@@ -24,7 +24,7 @@ std::vector<std::byte>& ProgramStates::at(const std::string& name) const {
 }
 
 struct Interpreter::State {
-  // A planned function, and the memory of its results: used again when nobody holds them any more.
+  // A planned function, and the memory of its results, which is reused once nobody holds them.
   struct Function {
     Plan plan;
     std::vector<std::shared_ptr<std::vector<std::byte>>> outputs;
@@ -47,8 +47,8 @@ struct Interpreter::State {
   interp::Constants constants;
   interp::Machine machine;
   std::map<std::string, Function> functions;
-  cpu::Pages arena;                            // of whichever function runs
-  std::vector<std::vector<std::byte>> staged;  // inputs that were not dense
+  cpu::Pages arena;                            // of the function that runs
+  std::vector<std::vector<std::byte>> staged;  // copies of inputs that were not dense
   std::vector<std::byte*> bases;               // of the storages of the running plan
   std::vector<View> in, out;                   // of the running step
 };
@@ -93,7 +93,7 @@ ProgramStates Interpreter::MakeStates() const {
 
 namespace {
 
-// The data of an input, dense; copied to `staging` if the caller's are not.
+// The data of an input, dense; copied to `staging` if the caller's data are not dense.
 const std::byte* DenseInput(interp::Machine& machine, const std::string& function,
                             const mil::NamedType& wanted, const InputTensors& inputs,
                             std::vector<std::byte>& staging) {
@@ -128,7 +128,7 @@ OutputTensors Interpreter::Run(const std::string& function, const InputTensors& 
                      [&](const mil::NamedType& input) { return input.name == given.first; }))
       throw Fail(ErrorKind::kBadRequest, "function {} has no input '{}'", function, given.first);
   if (!plan.states.empty() && !(states && states->content_))
-    throw Fail(ErrorKind::kBadRequest, "function {} has states, and none were given", function);
+    throw Fail(ErrorKind::kBadRequest, "function {} has states, but none were given", function);
 
   s.staged.resize(std::max(s.staged.size(), plan.inputs.size()));
   f.outputs.resize(plan.outputs.size());

@@ -11,23 +11,22 @@
 
 namespace pd {
 
-// A tensor that goes into a function. Element (i, j, ...) lies i * strides[0] + j * strides[1] + ... elements
-// after data; no strides: row-major without gaps. The caller keeps the data for the call.
+// An input tensor. Element (i, j, ...) lies i * strides[0] + j * strides[1] + ... elements after data; no
+// strides: row-major without gaps. The caller keeps the data during the call.
 struct InputTensor {
   mil::TensorType type;
   std::vector<int64_t> strides;
   const std::byte* data = nullptr;
 };
-// A tensor that comes out: row-major without gaps. Its memory is not written again while a copy of `bytes`
-// lives.
+// An output tensor: row-major without gaps. Its memory is not written again while a copy of `bytes` exists.
 struct OutputTensor {
   mil::TensorType type;
   std::shared_ptr<const std::vector<std::byte>> bytes;
 };
 using InputTensors = std::map<std::string, InputTensor>;    // by name
-using OutputTensors = std::map<std::string, OutputTensor>;  // likewise
+using OutputTensors = std::map<std::string, OutputTensor>;  // by name
 
-// What a program keeps between runs, by the states' names; zero at first. Functions of a package that name
+// What a program keeps between runs, by the states' names; initially zero. Functions of a package that name
 // the same state share it. Used by one run at a time.
 class ProgramStates {
  public:
@@ -41,14 +40,14 @@ class ProgramStates {
 };
 
 struct InterpreterOptions {
-  // Only the readable form of every op, without kernels for the frequent cases.
+  // Use only the reference form of every op, without kernels for the frequent cases.
   bool plain = false;
-  // Bytes for the tensors of one function; 0: the machine's memory.
+  // Size limit in bytes for the tensors of one function; 0: the machine's memory.
   size_t memory_limit = 0;
 };
 
-// A package made ready to run: every function planned, weights decompressed and packed. Functions share
-// weights and working memory. Owned by one thread; the pool may serve others between runs.
+// A package prepared to run: every function planned, weights decompressed and packed. Functions share weights
+// and working memory. Owned by one thread; others may use the pool between runs.
 class Interpreter {
  public:
   // Throws kUnsupported, naming function, op and result, for what it cannot execute; kOutOfMemory.
@@ -64,8 +63,8 @@ class Interpreter {
   // Throws kUnsupported when functions differ in the type of a state.
   ProgramStates MakeStates() const;
 
-  // Inputs must be exactly those of the function (kBadRequest). A function with states needs them. Throws
-  // kDevice for a run-time value that an op cannot take: the states are then unspecified.
+  // The inputs must be exactly those of the function (kBadRequest). A function with states needs them. Throws
+  // kDevice for a run-time value that an op does not support: the states are then unspecified.
   OutputTensors Run(const std::string& function, const InputTensors& inputs,
                     const ProgramStates* states = nullptr);
 

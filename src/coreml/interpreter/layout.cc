@@ -25,8 +25,8 @@ Layout Permute(const Layout& x, std::span<const size_t> axes) {
   return y;
 }
 
-// Both shapes are walked together in groups of axes with equal products; a group's old axes must continue
-// each other.
+// Walks both shapes together in groups of axes with equal products; the old axes of a group must be
+// contiguous with each other.
 std::optional<Layout> Reshape(const Layout& x, const Dims& shape) {
   Layout y{shape, DenseStrides(shape), x.offset};
   if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return y;
@@ -72,7 +72,7 @@ Layout SliceByIndex(const Layout& x, const IndexSlice& slice, std::span<const in
     if (flag(slice.squeeze_mask, a)) {
       const int64_t index = flag(slice.begin_mask, a) ? 0 : begin[a] < 0 ? begin[a] + size : begin[a];
       if (index < 0 || index >= size)
-        throw Fail(ErrorKind::kCorruptFile, "index {} of an axis of {}", begin[a], size);
+        throw Fail(ErrorKind::kCorruptFile, "index {} on an axis of {}", begin[a], size);
       y.offset += index * x.strides[a];
       continue;
     }

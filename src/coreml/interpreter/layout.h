@@ -1,4 +1,4 @@
-// Other ways to look at a tensor without moving it.
+// Reshapes and slices a tensor without moving its elements.
 #pragma once
 #include <optional>
 #include <span>
@@ -16,7 +16,7 @@ Layout LayoutOf(const View& v);
 View ViewOf(const Layout& layout, DataType dtype, std::byte* start);
 
 Layout Permute(const Layout& x, std::span<const size_t> axes);
-// Nothing when the new axes have no fixed steps, so that elements would have to move.
+// nullopt when the new axes have no fixed strides, so that elements would have to move.
 std::optional<Layout> Reshape(const Layout& x, const Dims& shape);
 
 // `count[a]` elements of each axis from `begin[a]`.
@@ -26,7 +26,7 @@ Layout SliceBySize(const Layout& x, std::span<const int64_t> begin, std::span<co
 struct IndexSlice {
   Dims stride, begin_mask, end_mask, squeeze_mask;
 };
-// numpy's rules. Throws kCorruptFile for an index to be squeezed that lies beyond its axis.
+// numpy's rules. Throws kCorruptFile for an index on a squeezed axis that is out of range.
 Layout SliceByIndex(const Layout& x, const IndexSlice& slice, std::span<const int64_t> begin,
                     std::span<const int64_t> end);
 

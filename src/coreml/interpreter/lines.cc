@@ -7,7 +7,7 @@ Lines::Lines(const View& v, std::span<const size_t> axes) {
   kept_.data = along_.data = v.data;
   for (size_t a = 0; a < v.rank; ++a)
     if (std::find(axes.begin(), axes.end(), a) == axes.end()) kept_.AddAxis(v.shape[a], v.strides[a]);
-  // Joined where they continue each other, so that one axis stays in the usual cases.
+  // Joins axes that are contiguous with each other, so that one axis remains in the usual cases.
   for (size_t a : axes) {
     if (v.shape[a] == 1) continue;
     const size_t last = along_.rank - 1;
@@ -59,8 +59,8 @@ int64_t Lines::Beside(int64_t first) const {
 void Lines::LoadFloats(const cpu::Kernels& kernels, int64_t first, int64_t n, float* out,
                        int64_t stride) const {
   if (Turns()) {
-    kernels.turn_from_half(kept_.as<uint16_t>() + OffsetOf(first), along_.strides[0], int(length()), int(n),
-                           out, stride);
+    kernels.transpose_from_half(kept_.as<uint16_t>() + OffsetOf(first), along_.strides[0], int(length()),
+                                int(n), out, stride);
     return;
   }
   for (int64_t i = 0; i < n; ++i, out += stride) {
@@ -77,8 +77,8 @@ void Lines::LoadFloats(const cpu::Kernels& kernels, int64_t first, int64_t n, fl
 void Lines::StoreFloats(const cpu::Kernels& kernels, int64_t first, int64_t n, const float* x,
                         int64_t stride) const {
   if (Turns()) {
-    kernels.turn_to_half(x, stride, int(n), int(length()), kept_.as<uint16_t>() + OffsetOf(first),
-                         along_.strides[0]);
+    kernels.transpose_to_half(x, stride, int(n), int(length()), kept_.as<uint16_t>() + OffsetOf(first),
+                              along_.strides[0]);
     return;
   }
   for (int64_t i = 0; i < n; ++i, x += stride) {

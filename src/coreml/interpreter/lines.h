@@ -11,8 +11,8 @@
 
 namespace pd::interp {
 
-// One line for each place of the axes that remain, in row-major order; a line's elements come in the order
-// of `axes`.
+// One line for each index of the remaining axes, in row-major order; a line's elements are in the order of
+// `axes`.
 class Lines {
  public:
   Lines(const View& v, std::span<const size_t> axes);
@@ -22,8 +22,8 @@ class Lines {
   void Load(int64_t line, double* out) const;
   void Store(int64_t line, const double* x) const;
 
-  // Lines that lie side by side: [first, first + n) for n up to Beside(first). Loaded and stored together,
-  // line i at out + i * stride, they cost little even where their own elements lie far apart.
+  // Neighbouring lines: [first, first + n) for n up to Beside(first). Loading and storing them together, line
+  // i at out + i * stride, is cheap even where their own elements are far apart.
   int64_t Beside(int64_t first) const;
   void LoadFloats(const cpu::Kernels& kernels, int64_t first, int64_t n, float* out, int64_t stride) const;
   void StoreFloats(const cpu::Kernels& kernels, int64_t first, int64_t n, const float* x,
@@ -36,7 +36,7 @@ class Lines {
   View kept_, along_;
 };
 
-// Calls f(line, numbers) for every line of x, each as doubles in memory of one of the pool's threads.
+// Calls f(line, numbers) for every line of x; the numbers are doubles in memory of one of the pool's threads.
 template <class F>
 void ForLines(Machine& machine, const Lines& x, F f) {
   size_t stride;

@@ -1,4 +1,4 @@
-// What ops run on: threads, kernels, scratch memory.
+// What ops run with: threads, kernels, scratch memory.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -9,7 +9,7 @@
 
 namespace pd::interp {
 
-// Floats on cache lines that grow and are used again. What they hold does not outlive the op.
+// Floats aligned to cache lines; grow on demand and are reused. The contents do not outlive the op.
 class Scratch {
  public:
   float* Take(size_t floats) {
@@ -30,15 +30,15 @@ class Scratch {
   size_t size_ = 0;
 };
 
-// Owned by an interpreter, used by its thread and, within an op, by the pool's.
+// Owned by an interpreter; used by its thread and, within an op, by the pool's threads.
 struct Machine {
   ThreadPool& pool;
   const cpu::Kernels& kernels;
-  Scratch rows, tiles;  // operands of products, as kernels want them
+  Scratch rows, tiles;  // operands of products, in the kernels' form
   Scratch scores;       // of an attention op
   Scratch threads;      // parts for each thread
 
-  // Room of `floats` for each thread: thread i's is at the result + i * stride, where stride is `floats`
+  // Room for `floats` floats per thread: thread i's is at the result + i * stride, where stride is `floats`
   // rounded up to a cache line.
   float* ForThreads(size_t floats, size_t* stride) {
     *stride = (floats + 15) / 16 * 16;

@@ -9,7 +9,7 @@
 namespace pd::interp {
 namespace {
 
-// Where the matrices of each batch start, in elements.
+// The start of each batch's matrices, in elements.
 struct Batch {
   int64_t x, y, z;
 };
@@ -43,7 +43,7 @@ Matrix At(Matrix m, int64_t offset) {
   return m;
 }
 
-// What it costs to bring operands into the kernels' order and to multiply them, in units that only compare.
+// The cost of bringing operands into the kernels' order and of multiplying them, in relative units.
 double CostOf(const Matrix& rows, const Matrix& factor) {
   const double turn_rows = rows.column_step == 1 ? 1 : 3, turn_factor = factor.column_step == 1 ? 1 : 6;
   const double k = double(rows.columns), r = double(rows.rows);
@@ -52,14 +52,14 @@ double CostOf(const Matrix& rows, const Matrix& factor) {
   return turn_rows * r * k + turn_factor * k * n + r * n * (k + 32) / 24;
 }
 
-// Rows of several batches that meet one factor.
+// Rows of several batches that share one factor.
 struct Group {
   std::vector<Matrix> rows, out;
 };
 
 void MultiplyGroup(Machine& machine, const Group& group, const cpu::PackedMatrix& factor, const float* bias) {
   const int64_t per_batch = group.rows.front().rows;
-  // Calls f(batch, row, count, done) for the parts of [first, first + count) that lie in one batch each.
+  // Calls f(batch, row, count, done) for the parts of [first, first + count), each within one batch.
   const auto by_batch = [per_batch](int64_t first, int64_t count, auto f) {
     for (int64_t done = 0; done < count;) {
       const int64_t row = (first + done) % per_batch, n = std::min(per_batch - row, count - done);
@@ -92,7 +92,7 @@ void MatMul(Machine& machine, const MatMulJob& job) {
   const View x = WithBatchesOf(job.x, job.z), y = WithBatchesOf(job.y, job.z);
   const std::vector<Batch> batches = BatchesOf(x, y, job.z);
   const Matrix mx = LastAxes(x), my = LastAxes(y), mz = LastAxes(job.z);
-  // Either factor may be the one in tiles: z = x y, or its transpose = y' x'.
+  // Either factor may be the tiled one: z = x y, or its transpose = y' x'.
   const bool turned =
       job.packed_x || (!job.packed_y && CostOf(my.Transposed(), mx.Transposed()) < CostOf(mx, my));
   const PackedFactor* packed = turned ? job.packed_x : job.packed_y;

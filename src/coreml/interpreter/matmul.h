@@ -12,15 +12,15 @@ namespace pd::interp {
 // and y broadcast to z's batch axes.
 struct MatMulJob {
   View x, y, z;
-  // x or y packed before, if it is constant and has no batch axes: x as the factor [k, m].
+  // x or y packed earlier, if it is constant and has no batch axes: x as the factor [k, m].
   const PackedFactor *packed_x = nullptr, *packed_y = nullptr;
   const float* bias = nullptr;  // padded to tiles; with packed_y only
 };
 void MatMul(Machine& machine, const MatMulJob& job);
 
-// The same in plain loops: the same bits. Bias as in the job.
+// The same in plain loops, with the same bits. Bias as in the job.
 void PlainMatMul(Machine& machine, const MatMulJob& job);
-// Of integers; sums wrap around.
+// For integers; sums wrap around.
 void PlainIntMatMul(Machine& machine, const MatMulJob& job);
 
 }  // namespace pd::interp

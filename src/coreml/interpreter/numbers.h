@@ -15,15 +15,15 @@ struct Bool {
 // Types of tensors at run time: fp16, fp32, int8, uint8, int16, uint16, int32, bool.
 bool IsRunTimeType(DataType dtype);
 
-// n elements from `offset`, `step` elements apart, of a view's memory. To integers: fractions are cut off,
-// what lies outside saturates, NaN becomes 0; to bool: whether it differs from 0. From double to fp16 by way
-// of float.
+// n elements of a view's memory, from `offset`, `step` elements apart. To integers: truncates fractions,
+// saturates out-of-range values, NaN becomes 0. To bool: whether the value differs from 0. From double to
+// fp16 by way of float.
 void LoadDoubles(const View& v, int64_t offset, int64_t step, int64_t n, double* out);
 void StoreDoubles(const View& v, int64_t offset, int64_t step, int64_t n, const double* x);
-// Of integer types and bool; integers wrap around when stored.
+// For integer types and bool; integers wrap around when stored.
 void LoadInts(const View& v, int64_t offset, int64_t step, int64_t n, int64_t* out);
 void StoreInts(const View& v, int64_t offset, int64_t step, int64_t n, const int64_t* x);
-// Of fp16 and fp32; fast where elements lie side by side.
+// For fp16 and fp32; fast where elements are contiguous.
 void LoadFloats(const cpu::Kernels& kernels, const View& v, int64_t offset, int64_t step, int64_t n,
                 float* out);
 void StoreFloats(const cpu::Kernels& kernels, const View& v, int64_t offset, int64_t step, int64_t n,

@@ -39,8 +39,8 @@ size_t Site::Count(std::string_view parameter) const {
 size_t Site::In(std::string_view parameter, size_t i) {
   const mil::TensorType& type = Type(parameter, i);
   if (!IsRunTimeType(type.dtype))
-    throw Fail(ErrorKind::kUnsupported, "'{}' has type {}, which the interpreter does not compute with",
-               parameter, mil::Name(type.dtype));
+    throw Fail(ErrorKind::kUnsupported, "'{}' has type {}, which the interpreter does not support", parameter,
+               mil::Name(type.dtype));
   asked_.emplace_back(parameter, i);
   return asked_.size() - 1;
 }

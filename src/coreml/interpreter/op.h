@@ -1,4 +1,4 @@
-// How an op of a program becomes something that runs.
+// Turns an op of a program into something that runs.
 #pragma once
 #include <fmt/ranges.h>
 
@@ -19,17 +19,16 @@
 
 namespace pd::interp {
 
-// One execution of an op: the operands that its maker asked for with Site::In, in that order, and its
-// results.
+// One execution of an op: the operands requested by its maker with Site::In, in that order, and the results.
 struct Call {
   std::span<const View> in, out;
   Machine& machine;
 };
-// Results have any strides, and share no memory with operands. Throws kDevice for run-time values that the op
-// cannot take, such as an index beyond its axis.
+// Results may have any strides, and share no memory with operands. Throws kDevice for run-time values that
+// the op does not support, such as an index beyond its axis.
 using Kernel = std::function<void(const Call&)>;
 
-// An op that is being planned: its types and what is known of its operands.
+// An op that is being planned: its types and what is known about its operands.
 class Site {
  public:
   Site(const mil::Operation& op, const mil::Operands& operands,
@@ -44,14 +43,14 @@ class Site {
   const mil::TensorType& Result(size_t i = 0) const { return op_.outputs.at(i).type; }
   size_t Count(std::string_view parameter) const;  // tensors under one parameter
 
-  // Asks for an operand at run time; returns its place in Call::in.
+  // Requests an operand at run time; returns its index in Call::in.
   size_t In(std::string_view parameter, size_t i = 0);
   // The operand if it is known now.
   const Constant* Known(std::string_view parameter) const;
-  double Number(std::string_view parameter, double fallback) const;  // a scalar that must be known
+  double Number(std::string_view parameter, double fallback) const;  // a scalar that must be known now
 
   Constants& constants() const { return constants_; }
-  bool plain() const { return plain_; }  // only the readable forms are wanted
+  bool plain() const { return plain_; }  // use only the reference forms
   const std::vector<std::pair<std::string, size_t>>& asked() const { return asked_; }
 
   // Throws kUnsupported unless an operand has one of these types.
@@ -71,18 +70,17 @@ class Site {
 using Maker = Kernel (*)(Site&);
 using Makers = std::map<std::string_view, Maker>;
 
-// nullptr for an op that the interpreter does not know. Ops that only look at a tensor in another way are the
-// planner's; so are states.
+// nullptr for an unknown op. The planner handles ops that only reinterpret a tensor, and states.
 Maker FindMaker(std::string_view op);
 
 const Makers& ElementwiseMakers();
-const Makers& LineMakers();      // reductions, norms, and what else works along axes
-const Makers& ProductMakers();   // conv, matmul and their like
-const Makers& MovementMakers();  // parts of tensors to other places
-const Makers& IndexMakers();     // places that are found at run time
+const Makers& LineMakers();      // reductions, norms, and other ops along axes
+const Makers& ProductMakers();   // conv, matmul and similar ops
+const Makers& MovementMakers();  // move parts of tensors
+const Makers& IndexMakers();     // places known only at run time
 const Makers& QuantizeMakers();
 
-// to = from, elements of one type and shape.
+// to = from, for elements of one type and shape.
 void CopyElements(Machine& machine, const View& from, const View& to);
 
 }  // namespace pd::interp

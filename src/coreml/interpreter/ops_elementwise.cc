@@ -15,14 +15,14 @@ using Integer2 = int64_t (*)(int64_t, int64_t);
 
 double Maximum(double x, double y) { return std::isnan(x) || x > y ? x : y; }
 double Minimum(double x, double y) { return std::isnan(x) || x < y ? x : y; }
-// The quotient rounded down, and what it leaves: the remainder has the divisor's sign.
+// The quotient rounded down, and the remainder, which has the divisor's sign.
 double FloorDiv(double x, double y) { return std::floor(x / y); }
 double Mod(double x, double y) {
   const double r = std::fmod(x, y);
   return r != 0 && (r < 0) != (y < 0) ? r + y : r;
 }
 int64_t FloorDivInt(int64_t x, int64_t y) {
-  if (y == 0) return 0;  // undefined; numpy gives 0 too
+  if (y == 0) return 0;  // undefined; numpy also gives 0
   return x / y - (x % y != 0 && (x < 0) != (y < 0));
 }
 int64_t ModInt(int64_t x, int64_t y) { return y == 0 ? 0 : x - FloorDivInt(x, y) * y; }
@@ -90,7 +90,7 @@ const std::map<std::string_view, double (*)(double)>& SimpleUnaries() {
       {"sign", Sign},
       {"floor", std::floor},
       {"ceil", std::ceil},
-      {"round", std::nearbyint},  // halves to even
+      {"round", std::nearbyint},  // ties to even
       {"sin", std::sin},
       {"cos", std::cos},
       {"tan", std::tan},
@@ -117,7 +117,7 @@ Real1 MakeGelu(const std::string& mode) {
   throw Fail(ErrorKind::kCorruptFile, "mode '{}'", mode);
 }
 
-// Ops with constants of their own. a and b are the two that most of them have.
+// Ops with their own constants; a and b are the two most common.
 Real1 MakeUnary(Site& site) {
   const std::string& op = site.name();
   if (const auto it = SimpleUnaries().find(op); it != SimpleUnaries().end()) return it->second;
@@ -137,9 +137,9 @@ Real1 MakeUnary(Site& site) {
   PD_CHECK(!"a unary op");
 }
 
-// ---- walking ----
+// ---- loops ----
 
-constexpr int64_t kPiece = 256;  // elements that are computed at a time, on the stack
+constexpr int64_t kPiece = 256;  // elements computed at a time, on the stack
 
 // Calls f(offset, n) for pieces of a row.
 template <class F>
@@ -162,7 +162,7 @@ void RunUnary(const Call& call, const F& f) {
   });
 }
 
-// f(x[], y[], n) puts its results where x was. Load and Store choose the numbers that it computes with.
+// f(x[], y[], n) writes its results over x. Load and Store determine the number type.
 template <class Number, class Load, class Store, class F>
 void RunBinary(const Call& call, Load load, Store store, F f) {
   const View& z = call.out[0];
@@ -238,7 +238,7 @@ Kernel FastActivation(size_t index) {
   };
 }
 
-// nullptr: there is none.
+// nullptr if there is none.
 Kernel FastUnary(Site& site) {
   if (site.Type("x").dtype != DataType::kF16) return nullptr;
   if (site.name() == "silu") return FastActivation(0);
@@ -255,7 +255,7 @@ Kernel MakeArithmetic(Site& site) {
   site.In("x"), site.In("y");
   if (site.Type("x").dtype == DataType::kI32) {
     if (!integer)
-      throw Fail(ErrorKind::kUnsupported, "a quotient of integers: how it rounds is not specified");
+      throw Fail(ErrorKind::kUnsupported, "a quotient of integers: its rounding is not specified");
     return [integer](const Call& call) {
       RunBinary<int64_t>(call, LoadInts, StoreInts, [&](int64_t* a, const int64_t* b, int64_t n) {
         for (int64_t i = 0; i < n; ++i) a[i] = integer(a[i], b[i]);
@@ -317,7 +317,7 @@ Kernel MakeSelect(Site& site) {
   };
 }
 
-// A parameter [C] along axis 1, seen in x's shape.
+// A parameter [C] along axis 1, broadcast to x's shape.
 View AlongChannels(const View& parameter, const View& x) {
   View wide = x;
   std::fill_n(wide.strides.begin(), x.rank, 0);
@@ -326,7 +326,7 @@ View AlongChannels(const View& parameter, const View& x) {
   return wide;
 }
 
-// prelu: alpha; softplus_parametric: alpha, beta. One value each for every channel.
+// prelu: alpha; softplus_parametric: alpha, beta. One value of each per channel.
 Kernel MakeChannelwise(Site& site) {
   site.WantFloat("x");
   const mil::TensorType& x = site.Type("x");

@@ -1,4 +1,4 @@
-// Ops that read and write at places which other tensors name.
+// Ops that read and write at indices given by other tensors.
 #include <algorithm>
 #include <functional>
 #include <utility>
@@ -40,19 +40,19 @@ int64_t Offset(const Layout& layout, std::span<const int64_t> index, size_t axis
   return at;
 }
 
-// An index that a tensor holds; negative ones count from the end.
+// An index from a tensor; negative ones count from the end.
 int64_t IndexAt(const View& indices, int64_t offset, int64_t size) {
   int64_t index;
   LoadInts(indices, offset, 1, 1, &index);
   const int64_t from_front = index < 0 ? index + size : index;
   if (from_front < 0 || from_front >= size)
-    throw Fail(ErrorKind::kDevice, "index {} of an axis of {}", index, size);
+    throw Fail(ErrorKind::kDevice, "index {} on an axis of {}", index, size);
   return from_front;
 }
 
-// What an op of this file does with parts of two tensors: `whole` has the places (gather's x, scatter's
-// data), `parts` what lies there in the order of the indices. Calls f(offset in whole, offset in parts) for
-// every part; each is whole's axes from `inner` on, the last axes of parts.
+// How an op of this file pairs parts of two tensors: `whole` has the places (gather's x, scatter's data),
+// `parts` the elements in the order of the indices. Calls f(offset in whole, offset in parts) for every part;
+// a part is whole's axes from `inner` on, the last axes of parts.
 struct Walk {
   size_t inner = 0;
   std::function<void(const Layout& whole, const View& indices, const Layout& parts,
@@ -60,7 +60,7 @@ struct Walk {
       run;
 };
 
-// Along one axis; `batch` axes in front belong to both.
+// Along one axis; both tensors have the `batch` leading axes.
 Walk AlongOneAxis(const Dims& whole, const Dims& indices, const Dims& parts, size_t axis, size_t batch) {
   if (First(whole, batch) != First(indices, batch)) throw Corrupt("batches differ", whole, indices);
   const Dims outer = First(whole, axis), chosen = From(indices, batch);
@@ -77,7 +77,7 @@ Walk AlongOneAxis(const Dims& whole, const Dims& indices, const Dims& parts, siz
           }};
 }
 
-// One index for every element: numpy's take_along_axis.
+// One index per element: numpy's take_along_axis.
 Walk ElementByElement(const Dims& whole, const Dims& indices, const Dims& parts, size_t axis) {
   if (indices != parts) throw Corrupt("indices and parts differ", indices, parts);
   for (size_t a = 0; a < whole.size(); ++a)
@@ -92,7 +92,7 @@ Walk ElementByElement(const Dims& whole, const Dims& indices, const Dims& parts,
           }};
 }
 
-// The last axis of indices is a place in several axes, after `batch` that belong to both.
+// The last axis of indices is a position on several axes, after the `batch` axes that both tensors have.
 Walk ByPlaces(const Dims& whole, const Dims& indices, const Dims& parts, size_t batch) {
   const auto depth = size_t(indices.back());
   if (indices.back() < 0 || batch + depth > whole.size() || batch >= indices.size() ||
@@ -160,7 +160,7 @@ Combine CombineOf(const std::string& mode) {
   throw Fail(ErrorKind::kCorruptFile, "mode '{}'", mode);
 }
 
-// Updates of one place follow each other in order, each rounded.
+// Updates of one place are applied in order, each rounded.
 Kernel MakeScatter(Site& site) {
   const Walk walk = WalkOf(site, "data", site.Type("updates").shape);
   const Combine combine = CombineOf(site.given().StringOr("mode", "add"));

@@ -54,7 +54,7 @@ double LogSumExp(Numbers x) {
 
 struct Reduction {
   double (*f)(Numbers);
-  bool integers;  // defined for them
+  bool integers;  // whether it is defined for integers
 };
 const std::map<std::string_view, Reduction>& Reductions() {
   static const std::map<std::string_view, Reduction> ops = {
@@ -73,7 +73,7 @@ const std::map<std::string_view, Reduction>& Reductions() {
   return ops;
 }
 
-// The lines of a reduction's result have one element each.
+// Each line of a reduction's result has one element.
 Lines ResultLines(const View& y, std::span<const size_t> axes, size_t rank) {
   return y.rank == rank ? Lines(y, axes) : Lines(y, {});
 }
@@ -83,7 +83,7 @@ Kernel MakeReduce(Site& site) {
   site.Want("x", {DataType::kF16, DataType::kF32, DataType::kI32});
   if (!op.integers) site.WantFloat("x");
   site.In("x");
-  // In ascending order: a sum does not depend on how its axes are listed.
+  // In ascending order, so that a sum does not depend on how its axes are listed.
   std::vector<size_t> axes = AxesOf(site);
   std::sort(axes.begin(), axes.end());
   return [f = op.f, axes](const Call& call) {
@@ -102,7 +102,7 @@ Kernel MakeReduceArg(Site& site) {
   return [axes = AxisOf(site, -1), largest](const Call& call) {
     const Lines x(call.in[0], axes), y = ResultLines(call.out[0], axes, call.in[0].rank);
     ForLines(call.machine, x, [&](int64_t i, Numbers numbers) {
-      size_t best = 0;  // the first of equals; a NaN before all else
+      size_t best = 0;  // the first of equals; NaN comes first
       for (size_t j = 1; j < numbers.size() && !std::isnan(numbers[best]); ++j) {
         const double v = numbers[j];
         if (std::isnan(v) || (largest ? v > numbers[best] : v < numbers[best])) best = j;
@@ -160,7 +160,7 @@ void Normalise(std::span<T> x, T epsilon) {
   for (T& v : x) v *= factor;
 }
 
-// The elements of a parameter of a norm, in the order of a line's.
+// The elements of a norm's parameter, in the order of a line's elements.
 std::vector<double> ReadAll(const View& v) {
   std::vector<double> all(size_t(v.count()));
   std::vector<size_t> axes(v.rank);
@@ -201,7 +201,8 @@ std::vector<size_t> LastAxes(size_t rank, size_t count) {
   return axes;
 }
 
-// batch_norm takes each channel's mean and variance as given, instance_norm those of each sample's channel.
+// batch_norm takes each channel's mean and variance as inputs, instance_norm computes them for each sample's
+// channel.
 Kernel MakeChannelNorm(Site& site) {
   site.WantFloat("x");
   const bool batch = site.name() == "batch_norm", has_gamma = site.Has("gamma"), has_beta = site.Has("beta");
@@ -270,7 +271,7 @@ Kernel MakeCumSum(Site& site) {
   };
 }
 
-// Places of a line's numbers in order; equal ones keep theirs, NaN comes last.
+// The order of a line's numbers; equal ones keep their order, NaN comes last.
 void Order(Numbers numbers, bool ascending, std::vector<int32_t>& places) {
   std::iota(places.begin(), places.end(), 0);
   std::sort(places.begin(), places.end(), [&](int32_t a, int32_t b) {
@@ -282,7 +283,7 @@ void Order(Numbers numbers, bool ascending, std::vector<int32_t>& places) {
   });
 }
 
-// argsort, and topk, whose second result is optional. On one thread: sorting needs memory.
+// argsort, and topk, whose second result is optional. On one thread, since sorting needs memory.
 Kernel MakeSort(Site& site) {
   site.In("x");
   const bool values = site.name() == "topk";

@@ -1,4 +1,4 @@
-// Ops that put elements in other places, or make them from nothing.
+// Ops that move elements or create them.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -23,12 +23,12 @@ Dims ReadInts(const View& v) {
   return all;
 }
 
-// Every element of `out` gets the value that `value`, a scalar, has.
+// Every element of `out` gets the value of the scalar `value`.
 void FillWith(Machine& machine, const View& value, const View& out) {
   CopyElements(machine, BroadcastTo(value, {out.shape.data(), out.rank}), out);
 }
 
-// ---- slices whose begin is known at run time only ----
+// ---- slices whose begin is known only at run time ----
 
 Error Beyond(const Dims& begin, const Dims& count, const Dims& shape) {
   return Fail(ErrorKind::kDevice, "a slice {} from {} of a tensor {}", mil::Show(count), mil::Show(begin),
@@ -54,7 +54,7 @@ IndexSlice IndexSliceOf(const mil::Given& given) {
           given.IntsOr("squeeze_mask", {})};
 }
 
-// The slice of v that begin and end choose; it must have this shape.
+// The slice of v from begin to end; it must have this shape.
 View SliceAt(const View& v, const IndexSlice& slice, const View& begin, const View& end, const View& like) {
   const Dims from = ReadInts(begin), to = ReadInts(end);
   const Layout part = SliceByIndex(LayoutOf(v), slice, from, to), wanted = LayoutOf(like);
@@ -79,7 +79,7 @@ Kernel MakeSliceUpdate(Site& site) {
 
 // ---- each axis by itself ----
 
-// For each axis of the result, the places of x that it shows; kOutside: none.
+// For each axis of the result, the positions of x that it shows; kOutside: none.
 using AxisPlaces = std::vector<Dims>;
 constexpr int64_t kOutside = -1;
 
@@ -97,7 +97,7 @@ void CopyPlaces(const View& x, const View& out, const AxisPlaces& places, size_t
   }
 }
 
-// Elements of the result that show nothing keep what they are.
+// Elements of the result outside x are unchanged.
 void CopyPlaces(const View& x, const View& out, const AxisPlaces& places) {
   if (x.rank == 0 || out.count() == 0) {
     if (out.count() == 1) std::memcpy(out.data, x.data, ElementBytes(x.dtype));
@@ -170,7 +170,7 @@ Kernel MakePad(Site& site) {
 
 // ---- others ----
 
-// Keeps a band of each matrix: `lower` diagonals below the main one, `upper` above; all where negative.
+// Keeps a band of each matrix: `lower` diagonals below the main one, `upper` above it; negative: all.
 Kernel MakeBandPart(Site& site) {
   site.In("x");
   mil::WantRank(site.Type("x"), 2, 5);
@@ -203,7 +203,7 @@ Kernel MakeFill(Site& site) {
                call.out[0]);
     };
   site.In("value");
-  if (!site.Type("value").shape.empty()) throw Fail(ErrorKind::kCorruptFile, "a value that is no scalar");
+  if (!site.Type("value").shape.empty()) throw Fail(ErrorKind::kCorruptFile, "a value that is not a scalar");
   return [](const Call& call) { FillWith(call.machine, call.in[0], call.out[0]); };
 }
 
@@ -218,7 +218,7 @@ Kernel MakeRange(Site& site) {
     const double start = LoadScalar(call.in[0]), end = LoadScalar(call.in[1]), step = LoadScalar(call.in[2]);
     const int64_t n = call.out[0].shape[0];
     if (std::max(0.0, std::ceil((end - start) / step)) != double(n))
-      throw Fail(ErrorKind::kDevice, "a range from {} to {} by {} where {} elements are declared", start, end,
+      throw Fail(ErrorKind::kDevice, "a range from {} to {} by {} but {} elements are declared", start, end,
                  step, n);
     for (int64_t i = 0; i < n; ++i) {
       const double value = start + double(i) * step;

@@ -35,7 +35,7 @@ ConvShape ShapeOf(Site& site) {
     s.in[a] = x[i + 2], s.out[a] = y[i + 2], s.kernel[a] = w[i + 2];
     s.stride[a] = strides[i], s.dilation[a] = dilations[i];
     if (pad_type == "custom") s.pad[a] = pad[2 * i];
-    // What is missing for an output on every stride; the odd element goes to the end, or to the start.
+    // The padding that an output at every stride needs; the odd element goes to the end, or to the start.
     const int64_t extent = (s.kernel[a] - 1) * s.dilation[a] + 1;
     const int64_t total = std::max<int64_t>(0, (s.out[a] - 1) * s.stride[a] + extent - s.in[a]);
     if (pad_type == "same") s.pad[a] = total / 2;
@@ -65,7 +65,7 @@ Kernel MakeConv(Site& site) {
         has_bias ? ReadBias(call.machine.kernels, call.in.back()) : std::vector<float>();
     const ConvJob job{shape,       call.in[0], weights, call.out[0], has_bias ? bias.data() : nullptr,
                       packed.get()};
-    bool dense = true;  // weights from another op's result may be a part of a larger tensor
+    bool dense = true;  // weights from another op may be a part of a larger tensor
     int64_t step = 1;
     for (size_t a = weights.rank; a-- > 0; step *= weights.shape[a])
       dense = dense && (weights.shape[a] == 1 || weights.strides[a] == step);
@@ -73,9 +73,9 @@ Kernel MakeConv(Site& site) {
   };
 }
 
-// ---- matmul and its like ----
+// ---- matmul and similar ops ----
 
-// v with axes of size 1 in front, up to `rank`.
+// v with leading axes of size 1, up to `rank`.
 View WithRank(const View& v, size_t rank) {
   View wide = v;
   wide.rank = 0;
@@ -96,15 +96,15 @@ bool OneMatrix(const Dims& shape) {
   return shape.size() >= 2;
 }
 
-// A constant operand, packed; nullptr if it is none, or has batches. `transposed`: stored [columns, rows];
-// `as_left`: x as the factor [k, m].
+// A constant operand, packed; nullptr if it is not constant or has batches. `transposed`: stored [columns,
+// rows]; `as_left`: x as the factor [k, m].
 std::shared_ptr<const PackedFactor> PackOperand(Site& site, const char* parameter, bool transposed,
                                                 bool as_left) {
   const Constant* constant = site.Known(parameter);
   if (!constant || !OneMatrix(constant->type.shape)) return nullptr;
   const Dims& shape = constant->type.shape;
   const int64_t stored_rows = shape[shape.size() - 2], stored_columns = shape.back();
-  const bool k_is_rows = as_left == transposed;  // of what is stored
+  const bool k_is_rows = as_left == transposed;  // in the stored form
   return site.constants().Packed(*constant, k_is_rows ? stored_rows : stored_columns,
                                  k_is_rows ? stored_columns : stored_rows, k_is_rows ? stored_columns : 1,
                                  k_is_rows ? 1 : stored_columns);
@@ -123,7 +123,7 @@ Kernel MakeMatMul(Site& site) {
   if (fast && !packed_y) packed_x = PackOperand(site, "x", tx, true);
   site.In("x"), site.In("y");
   return [=](const Call& call) {
-    // Vectors are a row on the left, a column on the right, and leave no axis in the result.
+    // A vector is a row on the left, a column on the right, and has no axis in the result.
     View x = call.in[0], y = call.in[1], z = call.out[0];
     if (rank_x == 1) x = WithRank(x, 2);
     if (rank_y == 1) y.AddAxis(1, 0);
@@ -182,7 +182,7 @@ Kernel MakeEinsum(Site& site) {
 
 // ---- attention ----
 
-// softmax(q k' / sqrt(E) + mask) v, one batch after the other; scores stay in float.
+// softmax(q k' / sqrt(E) + mask) v, batch by batch; scores stay in float.
 class Attention {
  public:
   Attention(bool plain, bool has_mask) : plain_(plain), has_mask_(has_mask) {}

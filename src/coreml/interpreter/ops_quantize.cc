@@ -8,7 +8,7 @@
 namespace pd::interp {
 namespace {
 
-// A scalar, or a vector along an axis, seen in x's shape.
+// A scalar, or a vector along an axis, broadcast to x's shape.
 View Along(const View& parameter, const View& x, size_t axis) {
   View wide = x;
   wide.data = parameter.data, wide.dtype = parameter.dtype;
@@ -58,7 +58,7 @@ void Run(const Call& call, const Parameters& p, F f) {
   });
 }
 
-// Halves to even; what does not fit saturates when it is stored.
+// Ties to even; out-of-range values saturate when stored.
 Kernel MakeQuantize(Site& site) {
   site.WantFloat("input");
   if (site.Result().dtype != DataType::kI8 && site.Result().dtype != DataType::kU8)

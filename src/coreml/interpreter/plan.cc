@@ -20,7 +20,7 @@ constexpr size_t kAlign = 64;
 
 bool IsConstant(const Operation& op) { return op.type == "const" || op.type.starts_with("constexpr_"); }
 
-// Ops whose result is their operand's elements in the same order.
+// Ops whose result has the operand's elements in the same order.
 bool KeepsOrder(const Operation& op) {
   return op.type == "identity" || op.type == "reshape" || op.type == "expand_dims" || op.type == "squeeze";
 }
@@ -34,11 +34,11 @@ const std::string* NameIn(const Operation& op, std::string_view parameter) {
   return binding ? std::get_if<std::string>(binding) : nullptr;
 }
 
-// A first pass over a function: where results could be computed in place, and how long states' contents are
-// read.
+// A first pass over a function: finds which results can be computed in place, and how long states' contents
+// are read.
 class Survey {
  public:
-  // A tensor that could be computed where a concat wants it: operand `operand` of the op that makes `whole`.
+  // A tensor that can be computed in a concat's result: operand `operand` of `concat`.
   struct Home {
     const Operation* concat = nullptr;
     size_t operand = 0;
@@ -54,7 +54,7 @@ class Survey {
     const auto it = homes_.find(name);
     return it == homes_.end() ? nullptr : &it->second;
   }
-  // Whether what read_state gave at op `index` is read no more once the state changes.
+  // Whether the result of read_state at op `index` is no longer read once the state changes.
   bool OutlivesReads(const std::string& result, const std::string& state, size_t index) const {
     const auto last = last_use_.find(result);
     const auto writes = writes_.find(state);
@@ -67,7 +67,7 @@ class Survey {
   struct Root {
     std::string name;
     bool whole = true;     // all of it, in order
-    bool computed = true;  // by an op that writes where it is told to
+    bool computed = true;  // by an op that can write to a given place
   };
 
   void Visit(const Operation& op, size_t index) {
@@ -152,7 +152,7 @@ class FunctionPlanner {
     Layout layout;
   };
 
-  // ---- what names stand for ----
+  // ---- resolving names ----
 
   void AddInputs() {
     for (const NamedType& input : function_.inputs) {
@@ -172,7 +172,7 @@ class FunctionPlanner {
 
   void CheckType(const TensorType& type) const {
     if (!IsRunTimeType(type.dtype))
-      throw Fail(ErrorKind::kUnsupported, "a tensor of type {}, which the interpreter does not compute with",
+      throw Fail(ErrorKind::kUnsupported, "a tensor of type {}, which the interpreter does not support",
                  mil::Name(type.dtype));
     if (std::find(type.shape.begin(), type.shape.end(), mil::kUnknown) != type.shape.end())
       throw Fail(ErrorKind::kUnsupported, "{}: its shape is known only at run time", ToString(type));
@@ -202,7 +202,7 @@ class FunctionPlanner {
     ConstantBytes owner;
     const auto bytes = constant->Bytes(owner);
     if (bytes.size() != mil::ByteSize(constant->type))
-      throw Fail(ErrorKind::kCorruptFile, "the data of {} are not at hand", ToString(constant->type));
+      throw Fail(ErrorKind::kCorruptFile, "the data of {} are missing", ToString(constant->type));
     if (owner) plan_.constants.push_back(owner);
     return AddTensor(constant->type, {Storage::Kind::kConstant, 0, bytes.size(), 0, bytes.data()});
   }
@@ -222,7 +222,7 @@ class FunctionPlanner {
     if (KeepsOrder(op)) return Move(op);
     Compute(op);
   }
-  // A program may declare any shape for a result whose shape comes from run-time numbers.
+  // For a result whose shape comes from run-time numbers, a program may declare any shape.
   void RequireKnownShape(const Operation& op) const {
     static const std::map<std::string_view, const char*> parameters = {
         {"reshape", "shape"}, {"slice_by_size", "size"},         {"tile", "reps"}, {"fill", "shape"},
@@ -268,7 +268,7 @@ class FunctionPlanner {
     AddCopy(TensorOf(*op.Find("data")), states_.at(std::get<std::string>(*op.Find("input"))));
   }
 
-  // Defines the results as views of the operand, if they can be.
+  // Defines the results as views of the operand, if possible.
   bool Look(const Operation& op) {
     const mil::Operands operands = scope_.Resolve(op);
     const mil::Given given(operands);
@@ -283,7 +283,7 @@ class FunctionPlanner {
     if (op.type == "slice_by_size")
       if (auto begin = given.IntsIfKnown("begin")) {
         for (size_t a = 0; a < begin->size(); ++a)
-          if ((*begin)[a] < 0) (*begin)[a] += x.type.shape[a];  // inference made sure that it fits
+          if ((*begin)[a] < 0) (*begin)[a] += x.type.shape[a];  // inference checked the range
         layout = SliceBySize(x.layout, *begin, result.shape);
       }
     if (op.type == "slice_by_index")
@@ -308,7 +308,7 @@ class FunctionPlanner {
     return true;
   }
 
-  // Elements in the same order that are no view: they have to be put side by side.
+  // Ops that keep the order but are not views: elements must be made contiguous.
   void Move(const Operation& op) {
     const Tensor x = TensorOf(*op.Find("x"));
     Tensor y = Define(op.outputs.front());
@@ -320,7 +320,7 @@ class FunctionPlanner {
     AddCopy(x, {x.type, y.storage, *target});
   }
 
-  // Copies what is not yet in place.
+  // Copies operands that are not yet in place.
   void Join(const Operation& op) {
     const Tensor whole = Define(op.outputs.front());
     const auto& values = op.inputs.at("values");
@@ -383,10 +383,10 @@ class FunctionPlanner {
 
   // ---- results ----
 
-  // Memory for a result: where a concat wants it, or its own.
+  // Memory for a result: inside a concat's result, or its own.
   const Tensor& Define(const NamedType& result) {
     const auto made = tensors_.find(result.name);
-    if (made != tensors_.end()) return made->second;  // the operand of a later one was there before
+    if (made != tensors_.end()) return made->second;  // made earlier, as operand of a later op
     if (const Survey::Home* home = survey_.HomeOf(result.name); home && IsSound(*home->concat)) {
       const Tensor& whole = Define(home->concat->outputs.front());
       const auto place = Reshape(PartOf(*home->concat, home->operand, whole.layout), result.type.shape);
@@ -399,7 +399,7 @@ class FunctionPlanner {
                AddTensor(result.type, {Storage::Kind::kArena, 0, mil::ByteSize(result.type)});
   }
 
-  // Whether all types of an op that comes later are such as its visit will accept.
+  // Whether all types of a later op will be accepted when it is visited.
   bool IsSound(const Operation& op) const {
     std::vector<TensorType> types;
     const mil::Operands operands = scope_.Resolve(op);
@@ -444,8 +444,8 @@ class FunctionPlanner {
     }
   }
 
-  // Each storage of the arena is needed from the first to the last step that names it. The largest ones get
-  // their place first, each the lowest that is free for as long as it is needed.
+  // Each storage of the arena is needed from the first to the last step that names it. The largest storages
+  // are placed first, each at the lowest offset that is free for that time.
   void AssignMemory() {
     struct Need {
       size_t storage = 0, first = kNever, last = 0;
@@ -483,7 +483,7 @@ class FunctionPlanner {
                     need);
     }
     if (plan_.arena_bytes > options_.memory_limit)
-      throw Fail(ErrorKind::kOutOfMemory, "{} MB of tensors, {} MB are allowed", plan_.arena_bytes >> 20,
+      throw Fail(ErrorKind::kOutOfMemory, "tensors take {} MB, the limit is {} MB", plan_.arena_bytes >> 20,
                  options_.memory_limit >> 20);
   }
 

@@ -1,4 +1,4 @@
-// A function made ready to run: kernels in order, and where every tensor lies.
+// A function prepared to run: kernels in order, and the place of every tensor.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,8 +9,8 @@
 
 namespace pd::interp {
 
-// Memory that tensors live in. An arena holds what ops compute: tensors that are never needed at the same
-// time share its bytes.
+// Memory of tensors. An arena holds results of ops: tensors that are never needed at the same time share its
+// bytes.
 struct Storage {
   enum class Kind : uint8_t { kArena, kInput, kState, kConstant, kOutput };
   Kind kind = Kind::kArena;
@@ -31,22 +31,22 @@ struct PlannedOp {
   std::vector<TensorPlace> in, out;
 };
 
-// Inputs are dense, and so are outputs. Immutable once made.
+// Inputs and outputs are dense. Immutable once made.
 struct Plan {
   std::vector<mil::NamedType> inputs, states, outputs;
   std::vector<Storage> storages;
   std::vector<PlannedOp> steps;
   size_t arena_bytes = 0;
-  std::vector<ConstantBytes> constants;  // decompressed ones that steps read
+  std::vector<ConstantBytes> constants;  // decompressed, read by steps
 };
 
 struct PlanOptions {
-  bool plain = false;       // only the readable form of every op
+  bool plain = false;       // use only the reference form of every op
   size_t memory_limit = 0;  // bytes of the arena
 };
 
 // `function` must have passed mil::CheckProgram and outlive the plan, as must `constants`. Throws
-// kUnsupported for an op, a type or a shape that cannot be run, kCorruptFile for operands that do not fit,
+// kUnsupported for an unsupported op, type or shape, kCorruptFile for operands that do not match,
 // kOutOfMemory; the message names function, op and result.
 Plan MakePlan(const std::string& name, const mil::Function& function, Constants& constants,
               const PlanOptions& options);

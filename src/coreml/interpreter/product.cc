@@ -11,13 +11,13 @@ namespace {
 
 using cpu::kTile;
 
-// Rows of a block: their floats stay in the second cache while tiles pass by.
+// Rows of a block: their floats stay in the second-level cache while tiles pass.
 constexpr int64_t kBlockFloats = int64_t(128) << 10;
 constexpr int64_t kMostBlockRows = 192;
-// Rows that are loaded once for all threads, at most.
+// Maximum number of rows that are loaded once for all threads.
 constexpr int64_t kSharedFloats = int64_t(2) << 20;
 
-// An odd number of lines from row to row keeps rows out of each other's cache sets.
+// An odd number of lines per row keeps rows in different cache sets.
 int64_t RowStride(int64_t k) { return (k + 15) / 16 * 16 + 16; }
 
 // Tile t of a factor; T has the element's size.
@@ -31,7 +31,7 @@ void PackTile(const Matrix& factor, int64_t t, T* out) {
       std::memcpy(out + k * kTile, in + k * factor.row_step, size_t(lanes) * sizeof(T));
     return;
   }
-  constexpr int64_t kStretch = 64;  // of rows: what is written stays in the first cache
+  constexpr int64_t kStretch = 64;  // of rows: the destination stays in the first-level cache
   for (int64_t begin = 0; begin < factor.rows; begin += kStretch)
     for (int64_t n = 0; n < lanes; ++n)
       for (int64_t k = begin; k < std::min(begin + kStretch, factor.rows); ++k)
@@ -54,7 +54,7 @@ class Run {
   }
 
  private:
-  // Every thread takes some of the tiles and reads that part of the factor once.
+  // Each thread takes some of the tiles and reads that part of the factor once.
   void SplitTiles(int64_t tiles) {
     float* rows = machine_.rows.Take(size_t(product_.rows * stride_));
     size_t scratch_stride;
@@ -71,7 +71,7 @@ class Run {
     });
   }
 
-  // Every thread takes some of the rows through all tiles.
+  // Each thread takes some of the rows through all tiles.
   void SplitRows(int64_t tiles) {
     size_t scratch_stride;
     float* scratch = machine_.ForThreads(size_t(block_ * (stride_ + kTile)), &scratch_stride);
@@ -140,8 +140,8 @@ void Multiply(Machine& machine, const Product& product) {
 void LoadRows(const cpu::Kernels& kernels, const Matrix& m, int64_t first, int64_t count, float* out,
               int64_t stride) {
   if (m.dtype == DataType::kF16 && m.row_step == 1 && m.column_step != 1) {
-    kernels.turn_from_half(reinterpret_cast<const uint16_t*>(m.data) + first, m.column_step, int(m.columns),
-                           int(count), out, stride);
+    kernels.transpose_from_half(reinterpret_cast<const uint16_t*>(m.data) + first, m.column_step,
+                                int(m.columns), int(count), out, stride);
     return;
   }
   const View v = m.view();
@@ -153,8 +153,8 @@ void StoreColumns(const cpu::Kernels& kernels, const Matrix& m, int64_t first, i
                   int n, const float* values, int64_t stride) {
   const int64_t at = first * m.row_step + column * m.column_step;
   if (m.dtype == DataType::kF16 && m.row_step == 1 && m.column_step != 1) {
-    kernels.turn_to_half(values, stride, int(count), n, reinterpret_cast<uint16_t*>(m.data) + at,
-                         m.column_step);
+    kernels.transpose_to_half(values, stride, int(count), n, reinterpret_cast<uint16_t*>(m.data) + at,
+                              m.column_step);
     return;
   }
   const View v = m.view();

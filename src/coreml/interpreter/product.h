@@ -1,4 +1,4 @@
-// Products of matrices on the CPU backend's kernels.
+// Matrix products with the CPU backend's kernels.
 #pragma once
 #include <functional>
 #include <memory>
@@ -20,12 +20,12 @@ struct Matrix {
   Matrix Transposed() const { return {dtype, data, columns, rows, column_step, row_step}; }
 };
 
-// A factor [k, n] in tiles of 32 columns, as kernels read it (cpu/kernels/layout.h). Owned by whoever packed
-// it.
+// A factor [k, n] in tiles of 32 columns, in the kernels' form (cpu/kernels/layout.h). The packer owns the
+// memory.
 cpu::PackedMatrix PackInto(std::byte* memory, ThreadPool& pool, const Matrix& factor);
 size_t PackedBytes(const Matrix& factor);
 
-// The same in memory of its own, packed once.
+// The same with its own memory, packed once.
 struct PackedFactor {
   cpu::PackedMatrix tiles;
   cpu::Pages pages;
@@ -35,10 +35,10 @@ struct PackedFactor {
 struct Product {
   int64_t rows = 0;
   cpu::PackedMatrix factor;
-  const float* bias = nullptr;  // [n] padded to tiles; or none
-  // Puts `count` rows from `first` to out, `stride` floats apart. Called by several threads.
+  const float* bias = nullptr;  // [n] padded to tiles; or nullptr
+  // Writes `count` rows from `first` to out, `stride` floats apart. Called by several threads.
   std::function<void(int64_t first, int64_t count, float* out, int64_t stride)> load;
-  // Takes columns [column, column + n) of such rows, `stride` floats apart. Likewise.
+  // Takes columns [column, column + n) of such rows, `stride` floats apart. Called by several threads.
   std::function<void(int64_t first, int64_t count, int64_t column, int n, const float* values,
                      int64_t stride)>
       store;
@@ -46,7 +46,7 @@ struct Product {
 // Uses machine.rows and machine.threads.
 void Multiply(Machine& machine, const Product& product);
 
-// What load and store do when the rows are those of a matrix.
+// load and store for the rows of a matrix.
 void LoadRows(const cpu::Kernels& kernels, const Matrix& m, int64_t first, int64_t count, float* out,
               int64_t stride);
 void StoreColumns(const cpu::Kernels& kernels, const Matrix& m, int64_t first, int64_t count, int64_t column,

@@ -1,4 +1,4 @@
-// Walks several views of one shape together, in rows along which each has one step.
+// Walks several views of one shape together, in rows along which each view has one step.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 namespace pd::interp {
 
 // Axes over which all views advance evenly are joined, so that dense tensors are one long row whatever their
-// shape; long rows are cut into pieces of about `longest`, which threads can share.
+// shape. Long rows are cut into pieces of about `longest`, which threads can share.
 template <size_t N>
 class Rows {
  public:
@@ -34,7 +34,7 @@ class Rows {
     pieces_ = std::max<int64_t>(1, (inner().size + longest - 1) / longest);
   }
 
-  // How far each view moves from one element of a row to the next.
+  // The step of each view from one element of a row to the next.
   const Offsets& steps() const { return inner().strides; }
   int64_t count() const { return inner().size == 0 ? 0 : outer_ * pieces_; }
   int64_t elements() const { return outer_ * inner().size; }
@@ -56,7 +56,7 @@ class Rows {
       f(at, to - from);
     }
   }
-  // All rows, on as many threads as they are worth.
+  // All rows, on as many threads as are worth starting.
   template <class F>
   void Run(ThreadPool& pool, F&& f) const {
     const int64_t rows = count();
@@ -66,7 +66,7 @@ class Rows {
   }
 
   static constexpr int64_t kLongest = 4096;
-  static constexpr int64_t kGrain = 8192;  // elements that make a thread's start worth its while
+  static constexpr int64_t kGrain = 8192;  // elements that make a thread worth starting
 
  private:
   struct Axis {

@@ -1,4 +1,4 @@
-// Tensors while a program runs: memory with a shape and strides.
+// Tensors at run time: memory with a shape and strides.
 #pragma once
 #include <array>
 #include <cstddef>
@@ -15,8 +15,8 @@ using mil::Dims;
 
 inline constexpr size_t kMostAxes = 5;  // of a tensor at run time
 
-// Element (i, j, ...) lies i * strides[0] + j * strides[1] + ... elements after data. Does not own memory;
-// programs bind every name once, so that several views of the same memory are harmless.
+// Element (i, j, ...) lies i * strides[0] + j * strides[1] + ... elements after data. Does not own memory. A
+// program binds every name once, so several views of the same memory are safe.
 struct View {
   DataType dtype = DataType::kF16;
   size_t rank = 0;
@@ -36,7 +36,7 @@ size_t ElementBytes(DataType dtype);  // PD_CHECKs that an element is whole byte
 View MakeView(DataType dtype, std::span<const int64_t> shape, std::span<const int64_t> strides,
               std::byte* data);
 View DenseView(const mil::TensorType& type, std::byte* data);
-// numpy's broadcasting to `shape`: axes that are repeated get stride 0.
+// numpy's broadcasting to `shape`: repeated axes get stride 0.
 View BroadcastTo(const View& v, std::span<const int64_t> shape);
 
 }  // namespace pd::interp

@@ -1,6 +1,6 @@
-// The attention forms of MilOps. q is [1, H, D, T]; k and v are [1, K, D, past + T], the past first; every
-// form returns the heads' outputs as [1, H, D, T] or a view of the same order of elements. The score scale is
-// in q.
+// The attention forms of MilOps. q is [1, H, D, T]; k and v are [1, K, D, past + T], the past first. Every
+// form returns the heads' outputs as [1, H, D, T] or a view with the same order of elements. q includes the
+// score scale.
 #include <algorithm>
 
 #include "base/error.h"
@@ -9,8 +9,8 @@
 namespace pd::mil {
 namespace {
 
-// Scores of one query head group above this are computed in tiles of query rows: untiled ones were seen three
-// times slower.
+// Above this size, scores of one query head group are computed in tiles of query rows: without tiles they
+// were seen three times slower.
 constexpr int64_t kMostScoreBytes = 16 << 20;
 constexpr int64_t kLeastTile = 128, kMostTile = 256;
 
@@ -38,7 +38,7 @@ MilOps::Tensor MilOps::Attend(int layer, const AttentionSpec& a, const Tensor& q
   return {AttendGrouped(a, q, k, v), q.channels, a.heads};
 }
 
-// (1, K*D, 1, past + T): what the cache holds, then this chunk.
+// (1, K*D, 1, past + T): the cache's contents, then this chunk.
 std::string MilOps::WithPast(const AttentionSpec& a, const std::string& past, const Tensor& fresh) {
   const int width = PastWidth(a, shape_.history);
   if (width == 0) return fresh.name;
@@ -62,7 +62,7 @@ std::string MilOps::Probabilities(const AttentionSpec& a, std::string scores, co
   return builder_.Op("softmax", {{"x", Binary("add", scores, mask)}, {"axis", Scalar(axis)}});
 }
 
-// Runs `attend` on tiles of query rows and joins what it returns, both on the last axis.
+// Runs `attend` on tiles of query rows and joins the results, both on the last axis.
 template <class F>
 std::string MilOps::Tiled(const std::string& q, const std::string& mask, size_t mask_axis, int64_t heads,
                           F attend) {
@@ -115,7 +115,7 @@ std::string MilOps::AttendGrouped(const AttentionSpec& a, const Tensor& q, const
   return builder_.Op("reshape", {{"x", y}, {"shape", Vector(wanted)}});
 }
 
-// Scores as channels: keys are turned once for each KV head, queries and values stay as they are.
+// Scores as channels: keys are transposed once per KV head, queries and values are not.
 std::string MilOps::AttendChannels(const AttentionSpec& a, const Tensor& q, const std::string& k,
                                    const std::string& v) {
   const int group = a.heads / a.kv_heads, d = a.head_dim;

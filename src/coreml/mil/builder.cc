@@ -8,7 +8,7 @@
 namespace pd::mil {
 namespace {
 
-// Equal for equal values only.
+// Equal only for equal values.
 std::string Key(const Value& value) {
   std::string key = ToString(value.type) + ":";
   if (value.type.dtype == DataType::kString) {

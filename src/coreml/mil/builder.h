@@ -11,34 +11,35 @@
 
 namespace pd::mil {
 
-// A parameter of an op: a name, several (concat), or a literal, for which the builder makes a constant.
+// A parameter of an op: a name, several names (concat), or a literal, for which the builder makes a constant.
 using Parameter = std::variant<std::string, std::vector<std::string>, Value>;
 using Parameters = std::vector<std::pair<std::string, Parameter>>;
 
-// Names that it returns and takes are those of inputs, constants and results. What it PD_CHECKs is a bug of
-// the caller; operands that an op cannot take throw kCorruptFile as in InferOutputs.
+// The names passed in and returned are those of inputs, constants and results. A failed PD_CHECK is the
+// caller's bug; operands that an op does not support throw kCorruptFile as in InferOutputs.
 class FunctionBuilder {
  public:
   explicit FunctionBuilder(std::string opset) { function_.opset = std::move(opset); }
 
-  // Asking again for the same name gives the same input or constant.
+  // The same name gives the same input or constant again.
   std::string Input(const std::string& name, const TensorType& type);
   std::string Const(const std::string& name, const Value& value);
   // A constexpr op of the ios18 form: operands are bound to constants.
   std::string Constexpr(const std::string& op, const std::string& name,
                         const std::vector<std::pair<std::string, Value>>& operands);
 
-  // An op with one result. Literals that several ops want become one constant. Without a name, one is made.
+  // An op with one result. A literal used by several ops becomes one constant. An empty name is replaced by a
+  // generated one.
   std::string Op(const std::string& op, const Parameters& parameters, std::string name = "");
 
-  // Returns `value` from the function as `name`: through an identity op, so that neither an input nor a
-  // tensor that other ops read is itself a result.
+  // Returns `value` from the function as `name`, through an identity op: a result must be neither an input
+  // nor a tensor that other ops read.
   void Output(const std::string& value, const std::string& name);
 
   const TensorType& TypeOf(const std::string& name) const;
   const Dims& ShapeOf(const std::string& name) const { return TypeOf(name).shape; }
   bool Has(const std::string& name) const { return types_.contains(name); }
-  // Ops, constants and inputs that no output needs are left out.
+  // Leaves out ops, constants and inputs that no output needs.
   Function Finish() &&;
 
  private:
@@ -46,10 +47,10 @@ class FunctionBuilder {
   std::string Literal(const Value& value);
 
   Function function_;
-  std::map<std::string, TensorType> types_;  // of everything defined
+  std::map<std::string, TensorType> types_;  // of all defined names
   std::map<std::string, Value> literals_;    // by name
-  std::map<std::string, std::string> made_;  // names of literals, by what they hold
-  int next_ = 0;                             // numbers made names
+  std::map<std::string, std::string> made_;  // names of literals, by value
+  int next_ = 0;                             // number for the next generated name
 };
 
 }  // namespace pd::mil

@@ -10,7 +10,7 @@ namespace pd::mil {
 namespace {
 
 constexpr size_t kMostRank = 5;          // of a tensor at run time
-constexpr size_t kMostConstantRank = 7;  // a table of a constexpr op has two axes more
+constexpr size_t kMostConstantRank = 7;  // a table of a constexpr op has two more axes
 constexpr int64_t kMostElements = int64_t(1) << 40;
 
 // Words of MIL text, which Apple's compiler generates from names.
@@ -74,7 +74,7 @@ class Checker {
   }
 
   void Define(Scope& scope, const NamedType& named, const Value* value, size_t most_rank) {
-    if (!IsIdentifier(named.name)) throw Bad("'{}' is no identifier", named.name);
+    if (!IsIdentifier(named.name)) throw Bad("'{}' is not an identifier", named.name);
     if (!defined_.insert(named.name).second) throw Bad("'{}' is defined twice", named.name);
     CheckType(named.type, named.name, most_rank);
     const bool at_hand = value && (!value->blob() || value->bytes().size() == ByteSize(value->type));
@@ -103,10 +103,11 @@ class Checker {
     const bool constant = op.type == "const", constexpr_op = IsConstexpr(op);
     const auto name = op.attributes.find("name");
     if (name != op.attributes.end())
-      Require(name->second.type == TensorType{DataType::kString, {}}, "attribute 'name' is no string");
+      Require(name->second.type == TensorType{DataType::kString, {}}, "attribute 'name' is not a string");
     for (const auto& [key, value] : op.attributes) {
       CheckValue(value, key);
-      if (key != "name" && !(constant && key == "val") && !constexpr_op) throw Bad("attribute '{}'", key);
+      if (key != "name" && !(constant && key == "val") && !constexpr_op)
+        throw Bad("unexpected attribute '{}'", key);
     }
     if (constant) return CheckConstant(op, scope);
 
@@ -126,11 +127,11 @@ class Checker {
   void CheckConstant(const Operation& op, Scope& scope) {
     Require(op.inputs.empty() && op.blocks.empty(), "a constant has no inputs and no blocks");
     const auto value = op.attributes.find("val");
-    Require(value != op.attributes.end(), "a constant without 'val'");
-    Require(op.outputs.size() == 1, "a constant has one result");
+    Require(value != op.attributes.end(), "a constant needs 'val'");
+    Require(op.outputs.size() == 1, "a constant must have one result");
     const NamedType& output = op.outputs.front();
     if (output.state || output.type != value->second.type)
-      throw Bad("declared {}, its value is {}", ToString(output.type), ToString(value->second.type));
+      throw Bad("declared {}, but its value is {}", ToString(output.type), ToString(value->second.type));
     Define(scope, output, &value->second, kMostConstantRank);
   }
 
@@ -144,7 +145,7 @@ class Checker {
     if (const auto* value = std::get_if<Value>(&binding)) return CheckValue(*value, parameter);
     const std::string& name = std::get<std::string>(binding);
     const Scope::Entry* entry = scope.Find(name);
-    if (!entry) throw Bad("'{}' uses '{}', which is not defined before", parameter, name);
+    if (!entry) throw Bad("'{}' uses '{}', which is not defined earlier", parameter, name);
     const bool state_place = parameter == "input" && (op.type == "read_state" || op.type == "write_state");
     if (entry->type->state && !state_place)
       throw Bad("'{}' uses the state '{}' as a tensor", parameter, name);
@@ -165,13 +166,13 @@ class Checker {
       throw Bad("{}", error.what());
     }
     if (inferred.size() != op.outputs.size())
-      throw Bad("declares {} results, it has {}", op.outputs.size(), inferred.size());
+      throw Bad("declares {} results, but has {}", op.outputs.size(), inferred.size());
     for (size_t i = 0; i < inferred.size(); ++i) {
       const TensorType& declared = op.outputs[i].type;
       bool same = declared.dtype == inferred[i].dtype && declared.shape.size() == inferred[i].shape.size();
       for (size_t a = 0; same && a < declared.shape.size(); ++a)
         same = inferred[i].shape[a] == kUnknown || inferred[i].shape[a] == declared.shape[a];
-      if (!same) throw Bad("declares {}, it gives {}", ToString(declared), ToString(inferred[i]));
+      if (!same) throw Bad("declares {}, but returns {}", ToString(declared), ToString(inferred[i]));
     }
   }
 
@@ -207,7 +208,7 @@ Operands Scope::Resolve(const Operation& op) const {
 void CheckProgram(const Program& program) {
   for (const auto& [name, function] : program.functions) {
     if (!IsIdentifier(name))
-      throw Fail(ErrorKind::kCorruptFile, "function '{}': its name is no identifier", name);
+      throw Fail(ErrorKind::kCorruptFile, "function '{}': its name is not an identifier", name);
     Checker(name).CheckFunction(function);
   }
 }

@@ -6,6 +6,25 @@
 #include "base/error.h"
 
 namespace pd::mil {
+namespace {
+
+// Whether a projection reads the residual stream itself: no norm stands between, which would divide its scale
+// out.
+bool ReadsStream(const LayerSpec& layer, const WeightInfo& info) {
+  switch (info.part) {
+    case Part::kQ:
+    case Part::kK:
+    case Part::kV:
+      return !layer.pre_mixer;
+    case Part::kGate:
+    case Part::kUp:
+      return !layer.ffn.at(size_t(info.branch)).pre && !(layer.parallel && layer.pre_mixer);
+    default:
+      return false;
+  }
+}
+
+}  // namespace
 
 float FoldedScale(const ModelSpec& spec, const RangeScales& scales, const WeightInfo& info) {
   if (info.part == Part::kEmbed) return spec.embed_scale * scales.stream;
@@ -16,22 +35,23 @@ float FoldedScale(const ModelSpec& spec, const RangeScales& scales, const Weight
   const float hidden = MlpOf(layer).gated ? s.hidden : 1;  // an activation alone cannot be scaled
   const float mlp_out = layer.ffn.at(size_t(info.branch)).post ? s.mlp_out : scales.stream;
   const bool bias = info.piece == Piece::kBias;
+  const float read = !bias && ReadsStream(layer, info) ? 1 / scales.stream : 1;
   switch (info.part) {
     case Part::kQNorm:
       return a.scale;
     case Part::kQ:
-      return a.qk_norm ? 1.f : a.scale;
+      return read * (a.qk_norm ? 1.f : a.scale);
     case Part::kPostMixer:
     case Part::kPostBranch:
       return scales.stream;
     case Part::kO:
       return layer.post_mixer ? s.attn_out : scales.stream;
     case Part::kUp:
-      return hidden;
+      return read * hidden;
     case Part::kDown:
       return bias ? mlp_out : mlp_out / hidden;
     default:
-      return 1;
+      return read;
   }
 }
 
@@ -43,8 +63,8 @@ float FoldedEpsilon(const ModelSpec& spec, const RangeScales& scales, const Weig
   if (gain.part == Part::kPreMixer || gain.part == Part::kPreBranch) scale = scales.stream;
   if (gain.part == Part::kPostMixer) scale = s.attn_out;
   if (gain.part == Part::kPostBranch) scale = s.mlp_out;
-  // An epsilon of 0 in fp16 would divide zero by zero in rows of padding; the smallest half is still far
-  // below any mean square that a scaled stream has.
+  // With an epsilon of 0 in fp16, padding rows would divide zero by zero; the smallest half is still far
+  // below any mean square of a scaled stream.
   constexpr float kLeast = 0x1p-24f;
   return std::max(norm.eps * scale * scale, kLeast);
 }
@@ -60,7 +80,8 @@ std::vector<int64_t> SplitInputs(int64_t out, int64_t in, bool half) {
   const auto good = [&](int64_t width) { return width <= kMostDepth && !(half && InDmaNotch(out, width)); };
   if (good(in)) return {in};
   for (int64_t parts = 2; parts <= kMostParts; ++parts)
-    for (int64_t slack = 0; slack < kMostSlack; ++slack) {  // a little more than even, where even is bad too
+    for (int64_t slack = 0; slack < kMostSlack;
+         ++slack) {  // slightly uneven widths, if even ones are bad too
       const int64_t even = (in + parts - 1) / parts, width = ((even + kAlign - 1) / kAlign + slack) * kAlign;
       std::vector<int64_t> widths;
       for (int64_t at = 0; at < in; at += width) widths.push_back(std::min(width, in - at));

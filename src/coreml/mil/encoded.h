@@ -1,4 +1,4 @@
-// A model's weights as constants of a program, and what is folded into them when they are written.
+// A model's weights as constants of a program, and the factors folded into them when they are written.
 #pragma once
 #include <string>
 #include <utility>
@@ -18,16 +18,16 @@ struct EncodedPart {
 };
 
 // A matrix [out, in] is stored as [out, inputs, 1, 1] in one part, or several when one convolution would be
-// slow (see SplitInputs). Gains over the stream are [1, n, 1, 1], those of heads [1, 1, D, 1], biases [n].
+// slow (see SplitInputs). Gains over the stream are [1, n, 1, 1], head gains [1, 1, D, 1], biases [n].
 struct EncodedWeight {
   WeightInfo info;
   std::vector<EncodedPart> parts;
 };
 
-// Where activations of a model leave fp16, they are kept in it by powers of two that are folded into weights
-// and epsilons: exact, since norms divide the scale out again.
+// Powers of two that keep activations within fp16. They are folded into weights and epsilons, which is exact,
+// since norms divide the scale out again, or the projections that read without one.
 struct LayerScales {
-  float hidden = 1;    // of act(gate) * up; down takes it back
+  float hidden = 1;    // of act(gate) * up; down removes it
   float attn_out = 1;  // of the attention's output before its own norm; 1 without that norm
   float mlp_out = 1;   // of the MLP's output before its own norm; 1 without that norm
   bool operator==(const LayerScales&) const = default;
@@ -38,17 +38,18 @@ struct RangeScales {
   bool operator==(const RangeScales&) const = default;
 };
 
-// What a weight is multiplied by when it is stored. The score scale goes where queries get their last factor;
-// the range scales where what they scale is made.
+// The factor of a weight when it is stored. The score scale is in the last factor of queries; a range scale
+// is in the weight that produces the scaled activations, and its inverse in a projection that reads the
+// stream without a norm.
 float FoldedScale(const ModelSpec& spec, const RangeScales& scales, const WeightInfo& info);
-// The epsilon of a norm of scaled activations, by the part that its gain is.
+// The epsilon of a norm of scaled activations, by the part of its gain.
 float FoldedEpsilon(const ModelSpec& spec, const RangeScales& scales, const WeightInfo& gain,
                     const NormSpec& norm);
 
-// Widths of the slabs of input channels that a matrix [out, in] is cut into: few and equal, none deeper than
-// the reduction depth up to which convolutions run at full speed, and, when `half` (fp16 weights), none that
-// streams a multiple of 1 MiB for each of 16 cores, give or take 16 KiB, where streaming was seen to fall to
-// a third.
+// Widths of the slabs of input channels that a matrix [out, in] is cut into: few, of equal width, and none
+// deeper than the reduction depth up to which convolutions run at full speed. With `half` (fp16 weights),
+// none streams a multiple of 1 MiB for each of 16 cores, give or take 16 KiB, where streaming was seen to
+// drop to a third.
 std::vector<int64_t> SplitInputs(int64_t out, int64_t in, bool half);
 bool InDmaNotch(int64_t out, int64_t in);
 inline constexpr int64_t kMostDepth = 14336;

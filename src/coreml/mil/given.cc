@@ -88,7 +88,7 @@ std::vector<size_t> Axes(const std::vector<int64_t>& axes, size_t rank) {
 
 void WantSameType(const TensorType& x, const TensorType& y) {
   if (x.dtype != y.dtype)
-    throw Wrong("operands of {} and {}: they must be of one type", Name(x.dtype), Name(y.dtype));
+    throw Wrong("operands of {} and {} must have the same type", Name(x.dtype), Name(y.dtype));
 }
 
 void WantRank(const TensorType& x, size_t least, size_t most) {

@@ -60,7 +60,8 @@ Types Conv(const Given& in) {
     const int64_t extent = (w.shape[i + 2] - 1) * dilations[i] + 1;
     const int64_t room = x.shape[i + 2] + pad[2 * i] + pad[2 * i + 1] - extent;
     const bool same = pad_type == "same" || pad_type == "same_lower";
-    if (!same && room < 0) throw Wrong("a kernel of {} does not fit an axis of {}", extent, x.shape[i + 2]);
+    if (!same && room < 0)
+      throw Wrong("a kernel of {} is too large for an axis of {}", extent, x.shape[i + 2]);
     y.shape.push_back(same ? (x.shape[i + 2] + strides[i] - 1) / strides[i] : room / strides[i] + 1);
   }
   return {y};
@@ -96,7 +97,7 @@ Types MatMul(const Given& in) {
   return {{tx.dtype, shape}};
 }
 
-// Only the form nchw,nwhu->nchu (and chw,whr->chr), up to the letters.
+// Supports only the form nchw,nwhu->nchu (and chw,whr->chr), with any letters.
 Types Einsum(const Given& in) {
   const auto* values = in.FindAll("values");
   if (!values || values->size() != 2) throw Wrong("einsum takes two tensors");
@@ -211,7 +212,7 @@ Types ReadState(const Given& in) { return {in.Type("input")}; }
 
 Types WriteState(const Given& in) {
   if (in.Type("input") != in.Type("data"))
-    throw Wrong("a state {} written with {}", ToString(in.Type("input")), ToString(in.Type("data")));
+    throw Wrong("a state of {} is written with {}", ToString(in.Type("input")), ToString(in.Type("data")));
   return {};
 }
 
@@ -233,7 +234,7 @@ Types BlockwiseShiftScale(const Given& in) {
   return {{scale.dtype, data.shape}};
 }
 
-// The ios18 form has indices of the tensor's own shape; the older one has packed bytes and a `shape`.
+// In the ios18 form, indices have the tensor's own shape; the older form has packed bytes and a `shape`.
 Types LutToDense(const Given& in) {
   const TensorType &indices = in.Type("indices"), &lut = in.Type("lut");
   if (in.Find("shape")) return {{lut.dtype, in.Ints("shape")}};

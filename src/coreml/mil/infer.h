@@ -1,5 +1,5 @@
-// Type inference: what an op's results are, from what its parameters are bound to. The builder takes result
-// types from here, the package reader compares them with what a file declares.
+// Type inference: an op's result types from its operands. The builder takes result types from here; the
+// package reader compares them with a file's declarations.
 #pragma once
 #include <map>
 #include <string>
@@ -10,20 +10,20 @@
 
 namespace pd::mil {
 
-// What one binding of a parameter refers to. `value` is not null when it is known before run time.
+// An operand that a parameter is bound to. `value` is not nullptr if it is known before run time.
 struct Operand {
   TensorType type;
   const Value* value = nullptr;
 };
 using Operands = std::map<std::string, std::vector<Operand>, std::less<>>;  // by parameter
 
-// Ops that inference knows: those of the ios15 to ios18 op sets that work on tensors and states. const, cond
-// and while_loop are not among them: their results are declared by what they contain.
+// Ops known to inference: those of the ios15 to ios18 op sets that work on tensors and states. Not const,
+// cond and while_loop, whose contents declare their results.
 bool IsKnownOp(std::string_view op);
 
 // Result types, in order. Axes that depend on run-time values are kUnknown. PD_CHECKs IsKnownOp; every axis
-// of `operands` must be known. Throws kCorruptFile (what is wrong, without the place) for operands that the
-// op cannot take.
+// of `operands` must be known. Throws kCorruptFile (the error, without the place) for operands that the op
+// does not support.
 std::vector<TensorType> InferOutputs(std::string_view op, const Operands& operands);
 
 // numpy's broadcasting. Throws kCorruptFile.

@@ -25,12 +25,12 @@ Types Reshape(const Given& in) {
   std::optional<size_t> open;
   int64_t known = 1;
   for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] == 0) {  // copied, counted from the right
+    if (shape[i] == 0) {  // copied from x, counted from the right
       const int64_t from = int64_t(x.shape.size()) - int64_t(shape.size()) + int64_t(i);
       shape[i] = from >= 0 ? x.shape[size_t(from)] : 1;
     }
     if (shape[i] == -1) {
-      if (open) throw Wrong("a shape with two open axes");
+      if (open) throw Wrong("a shape with two inferred axes");
       open = i;
     } else if (shape[i] < 0 || shape[i] > kMost / std::max<int64_t>(known, 1)) {
       throw Wrong("shape {}", Show(*wanted));
@@ -40,7 +40,8 @@ Types Reshape(const Given& in) {
   }
   const int64_t count = Elements(x);
   if (open) shape[*open] = known == 0 ? 0 : count / known;
-  if (Elements({x.dtype, shape}) != count) throw Wrong("{} cannot become {}", Show(x.shape), Show(*wanted));
+  if (Elements({x.dtype, shape}) != count)
+    throw Wrong("{} cannot be reshaped to {}", Show(x.shape), Show(*wanted));
   return {{x.dtype, shape}};
 }
 
@@ -222,7 +223,7 @@ Types Gather(const Given& in) {
 Types GatherAlongAxis(const Given& in) {
   const TensorType &x = in.Type("x"), &indices = in.Type("indices");
   Axis(in.IntOr("axis", 0), x.shape.size());
-  if (indices.shape.size() != x.shape.size()) throw Wrong("indices of another rank than x");
+  if (indices.shape.size() != x.shape.size()) throw Wrong("indices and x differ in rank");
   return {{x.dtype, indices.shape}};
 }
 

@@ -12,7 +12,7 @@
 namespace pd::mil {
 namespace {
 
-constexpr int64_t kMostAxis = 65536;   // no chip takes a longer one
+constexpr int64_t kMostAxis = 65536;   // longer axes are unsupported on every chip
 constexpr int64_t kMostWidth = 16384;  // chips before M4: the last axis, and the depth of a product
 constexpr int64_t kRow = 32;           // halves in 64 bytes
 constexpr int64_t kMostWeights = 1'000'000'000, kLeastWeights = 14'000'000;  // bytes of one function
@@ -51,7 +51,7 @@ int64_t StoredBytes(const TensorType& type) {
   return type.dtype == DataType::kString ? 0 : int64_t(ByteSize(type));
 }
 
-// What a constant takes in the package: its operands, not what it decodes to.
+// Stored size of a constant: its operands, not its decoded value.
 int64_t StoredBytes(const Operation& op) {
   int64_t bytes = 0;
   for (const auto& [key, value] : op.attributes)
@@ -99,7 +99,7 @@ class Linter {
       linted.result = op.outputs.front().type;
     }
     if (OffEngine().contains(op.type))
-      Note(linted, Verdict::kViolation, "this op does not run, or is not right, on the Neural Engine");
+      Note(linted, Verdict::kViolation, "this op does not run, or gives wrong results, on the Neural Engine");
     for (const NamedType& output : op.outputs) LintResult(linted, output.type);
     if (op.type == "conv") LintConv(linted, op, operands);
     if (op.type == "matmul" || op.type == "einsum") LintProduct(linted, op, operands);
@@ -113,7 +113,7 @@ class Linter {
   void LintResult(LintedOp& linted, const TensorType& type) {
     const Dims& d = type.shape;
     if (std::count(d.begin(), d.end(), kUnknown) > 0)
-      return Note(linted, Verdict::kViolation, "a shape that is known only at run time");
+      return Note(linted, Verdict::kViolation, "its shape is known only at run time");
     if (type.dtype != DataType::kF16) return Note(linted, Verdict::kViolation, "not fp16");
     if (d.size() > 4) Note(linted, Verdict::kViolation, fmt::format("rank {}", d.size()));
     if (std::any_of(d.begin(), d.end(), [](int64_t n) { return n > kMostAxis; }))
@@ -148,7 +148,7 @@ class Linter {
     if (constant != constants_.end() && constant->second->type == "const" && InDmaNotch(w[0], depth))
       Note(linted, Verdict::kWarning,
            fmt::format(
-               "{} x {} streams a multiple of 1 MiB a core: reported three times slower, cut the inputs",
+               "{} x {} streams a multiple of 1 MiB a core: reported three times slower; cut the inputs",
                w[0], depth));
   }
 
@@ -190,7 +190,7 @@ class Linter {
     return bytes;
   }
 
-  // Each tensor lives from the op that makes it to the last that reads it; views count as copies.
+  // Each tensor is live from the op that makes it to the last op that reads it; views count as copies.
   void MeasureActivations() {
     const auto size = [](const TensorType& type) {
       return std::count(type.shape.begin(), type.shape.end(), kUnknown) ? 0 : StoredBytes(type);
@@ -203,8 +203,9 @@ class Linter {
           if (const auto* name = std::get_if<std::string>(&binding)) last_use[*name] = i;
     for (const std::string& output : function_.body.outputs) last_use[output] = ops.size();
     int64_t live = 0, most = 0;
-    std::map<size_t, int64_t> ending;                                          // bytes whose last use is op i
-    for (const NamedType& input : function_.inputs) live += size(input.type);  // the caller's, all the time
+    std::map<size_t, int64_t> ending;  // bytes of tensors whose last use is op i
+    for (const NamedType& input : function_.inputs)
+      live += size(input.type);  // held by the caller all the time
     for (size_t i = 0; i < ops.size(); ++i) {
       if (IsConstant(ops[i])) continue;
       for (const NamedType& output : ops[i].outputs) {
@@ -221,7 +222,7 @@ class Linter {
     const double megabytes = double(result_.weight_bytes) / 1e6;
     if (result_.weight_bytes > kMostWeights)
       result_.violations.push_back(
-          fmt::format("{:.0f} MB of weights, at most {} MB are advisable: use smaller shards", megabytes,
+          fmt::format("{:.0f} MB of weights, more than {} MB is not advised: use smaller shards", megabytes,
                       kMostWeights / 1'000'000));
     if (result_.weight_bytes < kLeastWeights)
       result_.findings.push_back(
@@ -233,7 +234,7 @@ class Linter {
   LintedFunction result_;
   Scope scope_;
   std::map<std::string, const Operation*> constants_;
-  std::set<std::string> counted_;  // constants whose bytes were counted
+  std::set<std::string> counted_;  // constants already counted
 };
 
 }  // namespace

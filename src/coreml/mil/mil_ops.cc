@@ -90,14 +90,14 @@ std::string MilOps::Conv(const std::string& x, const std::string& weight, const 
   return builder_.Op("conv", parameters);
 }
 
-// ---- the vocabulary ----
+// ---- the operations of Forward ----
 
-MilOps::Tensor MilOps::Embed(const Weight&, float, const Rows&) {  // the host looks up, scales included
+MilOps::Tensor MilOps::Embed(const Weight&, float, const Rows&) {  // the host looks up and scales
   return {builder_.Input(kHidden, {DataType::kF16, {1, spec_.width, 1, shape_.tokens}}), spec_.width, 0};
 }
 
 // LayerNorm over [x, -x] is RMSNorm: the mean is 0 and the variance mean(x^2), accumulated without overflow.
-// The gain stays a multiplication of its own: affine layer norms failed to compile at some widths.
+// The gain is a separate multiplication: affine layer norms failed to compile at some widths.
 MilOps::Tensor MilOps::Normed(const Tensor& x, int heads, const NormWeights<Weight>& w,
                               const NormSpec& norm) {
   const int axis = heads > 0 ? 2 : 1;
@@ -128,7 +128,7 @@ MilOps::Tensor MilOps::Linear(const Tensor& x, const LinearWeights<Weight>& w) {
   const std::string v = View(x, 0);
   std::string sum;
   for (const EncodedPart& part : w.weight->parts) {
-    // The bias goes with the first slab, once.
+    // The bias goes with the first slab only.
     const std::string bias = sum.empty() && w.bias ? Constant(**w.bias, (*w.bias)->parts.at(0)) : "";
     const std::string slab = Slice(v, 1, part.first, part.inputs);
     const std::string y = Conv(slab, Constant(*w.weight, part), bias);
@@ -137,7 +137,7 @@ MilOps::Tensor MilOps::Linear(const Tensor& x, const LinearWeights<Weight>& w) {
   return {sum, int(w.weight->info.shape.at(0)), 0};
 }
 
-// All heads at once on the head axis: x * cos + swapped * sin, the sign of the rotation in sin.
+// All heads at once on the head axis: x * cos + swapped * sin; sin includes the sign of the rotation.
 MilOps::Tensor MilOps::Rope(const Tensor& x, int heads, const RopeSpec& rope, const Rows&) {
   const int d = x.channels / heads, half = rope.dims / 2;
   const TensorType table{DataType::kF16, {1, 1, d, shape_.tokens}};

@@ -19,18 +19,18 @@ struct LoweringOptions {
 };
 
 // An Ops type (model/ops.h) that writes ops instead of computing. The residual stream is (1, C, 1, T)
-// throughout; heads are a view [1, heads, D, T] of the same data, so nothing is transposed on its way. Inputs
-// and constants appear at their first use. The forms and the evidence for them: docs/decisions/coreml.md.
+// throughout; heads are a view [1, heads, D, T] of the same data, so nothing is transposed in between. Inputs
+// and constants are added at their first use. The forms and the evidence for them: docs/decisions/coreml.md.
 class MilOps {
  public:
   using Weight = const EncodedWeight*;
-  // A result and how it is viewed: heads 0 for the stream's form, else [1, heads, C / heads, T].
+  // A result and its view: heads 0 for the stream's form, else [1, heads, C / heads, T].
   struct Tensor {
     std::string name;
     int channels = 0, heads = 0;
   };
 
-  // `shard_begins` are the layers that start a program of their own, the first layer among them.
+  // `shard_begins`: the layers that start a new program, including the first layer.
   MilOps(const ModelSpec& spec, const RangeScales& scales, const LoweringOptions& options,
          const PrefillShape& shape, const std::vector<int>& shard_begins);
 
@@ -47,7 +47,7 @@ class MilOps {
   void BeginLayer(int layer, Tensor& x);
   void RawKeys(int layer, const Tensor& keys);
 
-  // One function for each shard, in order.
+  // One function per shard, in order.
   std::vector<Function> Finish() &&;
 
  private:
@@ -62,7 +62,7 @@ class MilOps {
   std::string Scaled(const std::string& x, float factor);
   std::string MatMul(const std::string& x, const std::string& y, bool transpose_x, bool transpose_y);
   std::string Constant(const EncodedWeight& weight, const EncodedPart& part);
-  // In parts of that many heads; 0: whole rows.
+  // In `heads` parts; 0: whole rows.
   Tensor Normed(const Tensor& x, int heads, const NormWeights<Weight>& w, const NormSpec& norm);
   std::string Conv(const std::string& x, const std::string& weight, const std::string& bias);
 
@@ -90,7 +90,7 @@ class MilOps {
   std::map<int, Cached> cached_;  // by layer
 };
 
-// The functions of every shard for one shape; weights as EncodeWeights placed them.
+// The functions of every shard for one shape; weights as placed by EncodeWeights.
 std::vector<Function> LowerPrefill(const ModelSpec& spec, const Weights<const EncodedWeight*>& weights,
                                    const RangeScales& scales, const LoweringOptions& options,
                                    const PrefillShape& shape, const std::vector<int>& shard_begins);

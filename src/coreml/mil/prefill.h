@@ -1,6 +1,6 @@
-// What a prefill program takes and gives: names and shapes that the lowering, the bundle and the device agree
-// on. Letters: T new tokens, S past tokens (the history bucket), H query heads, K KV heads, D head size, C
-// width.
+// Inputs and outputs of a prefill program: names and shapes shared by the lowering, the bundle and the
+// device. Letters: T new tokens, S past tokens (the history bucket), H query heads, K KV heads, D head size,
+// C width.
 #pragma once
 #include <optional>
 #include <string>
@@ -12,13 +12,13 @@
 
 namespace pd::mil {
 
-// What such a program can compute of a model.
+// What prefill programs support of a model.
 const Support& PrefillSupport();
 
 // The published forms of attention on the Neural Engine, to be timed against each other.
 enum class AttentionForm : uint8_t {
-  kHeads,     // a KV head at a time: [1, G, T, S+T] scores, softmax on the last axis
-  kChannels,  // a query head at a time: (1, S+T, 1, T) scores, softmax on the channel axis
+  kHeads,     // one KV head at a time: [1, G, T, S+T] scores, softmax on the last axis
+  kChannels,  // one query head at a time: (1, S+T, 1, T) scores, softmax on the channel axis
   kGrouped,   // all KV heads as a batch: [K, G, T, S+T]
 };
 const char* Name(AttentionForm form);
@@ -35,20 +35,20 @@ std::string PastValues(int layer);
 std::string NewKeys(int layer);  // (1, K*D, 1, T): rotated, or raw when the bundle says so
 std::string NewValues(int layer);
 
-// Past tokens that a layer takes from a history of S: a window needs no more than the window - 1 before a
-// row, rounded up to whole 64-byte rows of halves.
+// Past tokens that a layer takes from a history of S. A window needs only the window - 1 tokens before a row,
+// rounded up to whole 64-byte rows of halves.
 int PastWidth(const AttentionSpec& attn, int history);
 
-// Tables shared by the layers that turn alike: cos and signed sin, [1, 1, D, T] each. y = x * cos +
+// Tables shared by the layers with equal rotations: cos and signed sin, [1, 1, D, T] each. y = x * cos +
 // swapped(x) * sin, where `swapped` exchanges the halves of the rotated dimensions; sin is negative in the
-// first half; dimensions that do not turn have cos 1 and sin 0.
+// first half; dimensions that are not rotated have cos 1 and sin 0.
 struct RopeInput {
   RopeSpec rope;
   int head_dim = 0;
   std::string cos, sin;
 };
-// Added to the scores, shared by the layers of one window: 0 where a row sees a key, kMasked where it does
-// not. [1, 1, T, past + T] with the past first; (1, past + T, 1, T) in the channels form.
+// Added to the scores, shared by the layers of one window: 0 where a row sees a key, kMasked elsewhere. [1,
+// 1, T, past + T] with the past first; (1, past + T, 1, T) in the channels form.
 struct MaskInput {
   std::optional<WindowSpec> window;
   int past = 0;
@@ -63,7 +63,7 @@ struct PrefillInterface {
   const RopeInput& RopeOf(const RopeSpec& rope, int head_dim) const;
   const MaskInput& MaskOf(const AttentionSpec& attn) const;
 };
-// Of the whole model; a shard takes those that its layers use.
+// For the whole model; a shard takes those that its layers use.
 PrefillInterface InterfaceOf(const ModelSpec& spec, int history);
 
 }  // namespace pd::mil

@@ -1,5 +1,5 @@
-// A Core ML program in memory: what the lowering builds, the package writer stores, the package reader
-// returns and the interpreter executes.
+// A Core ML program in memory: built by the lowering, stored by the package writer, returned by the package
+// reader and executed by the interpreter.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -42,15 +42,15 @@ enum class DataType : uint8_t {
   kF8E5M2 = 41,
 };
 
-// The name in MIL text and in the dtype parameters of ops: "fp16", "int32", "bool". nullptr for a number that
-// is no DataType.
+// The name in MIL text and in dtype parameters of ops: "fp16", "int32", "bool". nullptr if the number is not
+// a DataType.
 const char* Name(DataType type);
 std::optional<DataType> DataTypeOf(std::string_view name);
 // Bits of one element in memory and in the weight file; 8 for bool, 0 for string.
 int Bits(DataType type);
 bool IsFloat(DataType type);
 
-// Sizes of the axes, outermost first; empty for a scalar. kUnknown in a program with flexible shapes, which
+// Sizes of the axes, outermost first; empty for a scalar. kUnknown in programs with flexible shapes, which
 // this engine reads and lists but does not execute.
 using Dims = std::vector<int64_t>;
 inline constexpr int64_t kUnknown = -1;
@@ -74,9 +74,9 @@ struct NamedType {
   bool operator==(const NamedType&) const = default;
 };
 
-// A tensor in the weight file. `file` and `offset` (of its metadata record, not of its data) are what the
-// program stores. `bytes` is the data: a view of the mapped file, kept alive by `owner`; empty in a program
-// that is about to be written, whose data went to the file on their own.
+// A tensor in the weight file. The program stores `file` and `offset` (of the metadata record, not of the
+// data). `bytes` is the data: a view of the mapped file, kept alive by `owner`; empty in a program that is
+// about to be written, whose data were written to the file separately.
 struct Blob {
   std::string file;
   uint64_t offset = 0;
@@ -85,8 +85,8 @@ struct Blob {
   bool operator==(const Blob& other) const { return file == other.file && offset == other.offset; }
 };
 
-// A constant tensor. Numbers are packed little-endian in row-major order: a bool is one byte 0 or 1, elements
-// of less than a byte fill bytes from the lowest bit without padding between rows.
+// A constant tensor. Numbers are packed little-endian in row-major order: a bool is one byte, 0 or 1;
+// elements smaller than a byte fill bytes from the lowest bit without padding between rows.
 struct Value {
   TensorType type;
   std::variant<std::vector<std::byte>, std::vector<std::string>, Blob> data;
@@ -107,21 +107,20 @@ Value Vector(const std::vector<int32_t>& values);
 Value Vector(const std::vector<bool>& values);
 Value Packed(TensorType type, std::vector<std::byte> bytes);  // PD_CHECKs the size
 
-// Elements of any integer type or bool; of any float type of 16 bits and more; of strings. PD_CHECKs the
-// type.
+// Elements of any integer type or bool; of any float type of 16 bits or more; of strings. PD_CHECKs the type.
 std::vector<int64_t> ReadInts(const Value& value);
 std::vector<float> ReadFloats(const Value& value);
 const std::vector<std::string>& ReadStrings(const Value& value);
 
-// What a parameter is bound to: the name of an earlier result, function input or state, or a constant.
+// The operand of a parameter: the name of an earlier result, function input or state, or a constant.
 using Binding = std::variant<std::string, Value>;
 
 struct Block;
 
-// `type` is the op's name: "const", "conv", "constexpr_lut_to_dense". Parameters are `inputs`: lists, because
-// concat and its like take several tensors under one name. A const has no inputs; its value is attribute
-// "val". The ios16 forms of constexpr ops hold their operands in attributes, the ios18 forms in inputs
-// (mostly bound to constants). Attribute "name" is the op's own name.
+// `type` is the op's name: "const", "conv", "constexpr_lut_to_dense". `inputs` holds lists, because concat
+// and similar ops take several tensors under one parameter. A const has no inputs; its value is attribute
+// "val". The ios16 forms of constexpr ops have operands in attributes, the ios18 forms in inputs (mostly
+// bound to constants). Attribute "name" is the op's own name.
 struct Operation {
   std::string type;
   std::map<std::string, std::vector<Binding>> inputs;
@@ -130,7 +129,7 @@ struct Operation {
   std::map<std::string, Value> attributes;
   bool operator==(const Operation&) const;
 
-  // The first binding of a parameter; nullptr when it is not given.
+  // The first binding of a parameter; nullptr if not given.
   const Binding* Find(std::string_view parameter) const;
 };
 
@@ -150,12 +149,12 @@ struct Function {
 
 struct Program {
   std::map<std::string, Function> functions;
-  std::map<std::string, std::string> build_info;  // who made it; may be empty
+  std::map<std::string, std::string> build_info;  // the tools that made it; may be empty
   bool operator==(const Program&) const = default;
 };
 
-// MIL text, in the style of the listings that Apple's compiler leaves in compiled models. Weight file
-// constants are shown as their place, long immediate ones are shortened.
+// MIL text, in the style of the listings in models compiled by Apple's compiler. Constants in the weight file
+// are shown by their place; long immediate ones are shortened.
 std::string ToText(const Program& program);
 std::string ToText(const std::string& name, const Function& function);
 

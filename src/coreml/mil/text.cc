@@ -22,7 +22,7 @@ std::string Quoted(std::string_view text) {
   return result + '"';
 }
 
-// Hexadecimal floats are exact and the same from every standard library.
+// Hexadecimal floats are exact and the same with every standard library.
 std::string Number(float f) { return std::isfinite(f) ? fmt::format("{:a}", f) : fmt::format("{}", f); }
 
 std::vector<std::string> Elements(const Value& value) {
@@ -102,7 +102,7 @@ void Append(std::string& out, const Block& block, int depth) {
   for (const Operation& op : block.operations) Append(out, op, depth);
 }
 
-// "ios18" for "CoreML8": the opset's number and the system that brought it run in step.
+// "ios18" for "CoreML8": the opset's number and the iOS version that introduced it increase together.
 std::string Target(const std::string& opset) {
   for (int v = 5; v <= 8; ++v)
     if (opset == fmt::format("CoreML{}", v)) return fmt::format("ios{}", v + 10);

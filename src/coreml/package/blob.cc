@@ -28,7 +28,7 @@ struct Metadata {
 };
 static_assert(sizeof(Metadata) == kAlignment);
 
-// The weight file numbers types in its own way: from 1, in this order.
+// The weight file numbers types from 1 in this order.
 constexpr std::array kStored = {
     DataType::kF16, DataType::kF32, DataType::kU8,  DataType::kI8,     DataType::kBF16,   DataType::kI16,
     DataType::kU16, DataType::kI4,  DataType::kU1,  DataType::kU2,     DataType::kU4,     DataType::kU3,
@@ -119,7 +119,7 @@ BlobFile::BlobFile(const std::filesystem::path& path) : file_(MappedFile::Open(p
   Header header;
   std::memcpy(&header, bytes.data(), sizeof header);
   if (header.version != kVersion)
-    throw fail(fmt::format("header: version {}, want {}", header.version, kVersion));
+    throw fail(fmt::format("header: version {}, expected {}", header.version, kVersion));
   for (uint64_t word : header.reserved)
     if (word != 0) throw fail("header: reserved bytes are not zero");
 
@@ -132,20 +132,20 @@ BlobFile::BlobFile(const std::filesystem::path& path) : file_(MappedFile::Open(p
       throw record_fail("past the end of the file");
     Metadata record;
     std::memcpy(&record, bytes.data() + at, sizeof record);
-    if (record.sentinel != kSentinel) throw record_fail("no sentinel");
+    if (record.sentinel != kSentinel) throw record_fail("its sentinel is missing");
     if (record.type == 0 || record.type > kStored.size())
       throw record_fail(fmt::format("unknown data type {}", record.type));
     const DataType type = kStored[record.type - 1];
     const auto bits = uint64_t(mil::Bits(type));
     if (record.data != at + sizeof record)
-      throw record_fail(fmt::format("data at byte {}, want {}", record.data, at + sizeof record));
+      throw record_fail(fmt::format("data at byte {}, expected {}", record.data, at + sizeof record));
     if (record.size > bytes.size() - record.data)
       throw record_fail(fmt::format("{} bytes of data run past the end of the file", record.size));
     const bool whole = bits >= 8 ? record.padding == 0 && record.size * 8 % bits == 0
                                  : record.padding < 8 && record.padding <= record.size * 8 &&
                                        (record.size * 8 - record.padding) % bits == 0;
     if (!whole)
-      throw record_fail(fmt::format("{} bytes less {} bits of padding hold no whole number of {}",
+      throw record_fail(fmt::format("{} bytes less {} bits of padding are not a whole number of {}",
                                     record.size, record.padding, mil::Name(type)));
     records_[at] = {type, record.data, record.size, record.padding};
     end = record.data + record.size;
@@ -161,7 +161,7 @@ mil::Blob BlobFile::Find(uint64_t offset, const mil::TensorType& type, const std
   const auto fail = [&](const std::string& what) {
     return Fail(ErrorKind::kCorruptFile, "{}: {} in {}", where, what, file_->path().string());
   };
-  if (it == records_.end()) throw fail(fmt::format("offset {} is no record", offset));
+  if (it == records_.end()) throw fail(fmt::format("there is no record at offset {}", offset));
   const Record& record = it->second;
   if (record.type != type.dtype)
     throw fail(

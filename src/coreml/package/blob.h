@@ -1,5 +1,5 @@
 // The weight file of a package ("blob storage", version 2): a header, then records of 64 bytes of metadata
-// and the data, each at a multiple of 64.
+// and the data, each aligned to 64 bytes.
 #pragma once
 #include <cstddef>
 #include <cstdint>
@@ -15,14 +15,14 @@
 
 namespace pd {
 
-// What programs call the file, wherever the package lies.
+// The name of the file in programs, wherever the package is.
 inline constexpr const char* kWeightFile = "@model_path/weights/weight.bin";
 
-// The place of each record is known before any data is: the layout depends on types and counts only.
+// Gives each record its place before any data exist: the layout depends only on types and counts.
 class BlobLayout {
  public:
-  // Room for one more record; returns the offset of its metadata, which is what programs refer to.
-  // PD_CHECKs that weight files can hold the type (no bool, string or 64-bit types).
+  // Reserves one more record; returns the offset of its metadata, which programs refer to. PD_CHECKs that
+  // weight files support the type (no bool, string or 64-bit types).
   uint64_t Add(const mil::TensorType& type);
   uint64_t size() const { return end_; }  // of the file
 
@@ -30,18 +30,19 @@ class BlobLayout {
   uint64_t end_ = 64, next_ = 64;
 };
 
-// Writes a weight file front to back; memory stays bounded whatever the size of the data. Throws kDevice when
-// the file cannot be written. One thread.
+// Writes a weight file from front to back, in bounded memory whatever the size of the data. Throws kDevice
+// when the file cannot be written. Not thread-safe.
 class BlobWriter {
  public:
   explicit BlobWriter(std::filesystem::path path);
 
   // Starts a record of `type`; returns the offset of its metadata.
   uint64_t Begin(const mil::TensorType& type);
-  // More of the running record's data, packed as mil::Value says.
+  // Appends data to the running record, packed as described at mil::Value.
   void Append(std::span<const std::byte> data);
   uint64_t Add(const mil::TensorType& type, std::span<const std::byte> data);  // Begin and Append
-  // Ends the last record and writes the count. PD_CHECKs that every record got as many bytes as its type has.
+  // Ends the last record and writes the count. PD_CHECKs that every record has as many bytes as its type
+  // needs.
   void Finish();
 
  private:
@@ -59,8 +60,8 @@ class BlobFile {
   // Throws kNotFound, or kCorruptFile that names the record and the field.
   explicit BlobFile(const std::filesystem::path& path);
 
-  // The data of the record at `offset`, which must hold exactly one tensor of `type`: kCorruptFile, starting
-  // with `where`, when it does not.
+  // The data of the record at `offset`, which must hold exactly one tensor of `type`; otherwise throws
+  // kCorruptFile, with a message that starts with `where`.
   mil::Blob Find(uint64_t offset, const mil::TensorType& type, const std::string& name,
                  const std::string& where) const;
 

@@ -16,14 +16,14 @@ constexpr std::array kOpsets = {"CoreML5", "CoreML6", "CoreML7", "CoreML8", "Cor
 template <class Entry>
 using ValueOf = std::remove_cvref_t<decltype(std::declval<const Entry&>().value())>;
 
-// Converts messages and remembers, for error messages, where in the model it is.
+// Converts messages and tracks the place in the model for error messages.
 class Reader {
  public:
   explicit Reader(std::string where) : place_(std::move(where)) {}
 
   mil::Program ReadProgram(const proto::MilProgram& in, int specification_version) {
     Known(in);
-    Require(in.version() == 1, fmt::format("program version {}, want 1", in.version()));
+    Require(in.version() == 1, fmt::format("program version {}, expected 1", in.version()));
     mil::Program program;
     for (const auto& [key, value] : Keyed(in.attributes())) {
       if (key != "buildInfo") throw Unsupported(fmt::format("program attribute '{}'", key));
@@ -74,7 +74,7 @@ class Reader {
     for (const Entry& entry : entries) {
       Known(entry);
       Require(keyed.try_emplace(entry.key(), &entry.value()).second,
-              fmt::format("key '{}' comes twice", entry.key()));
+              fmt::format("key '{}' appears twice", entry.key()));
     }
     return keyed;
   }
@@ -214,22 +214,22 @@ class Reader {
     value.type = ReadType(in.type());
     int64_t count = 1;
     for (int64_t d : value.type.shape) {
-      Require(d != mil::kUnknown, "a constant of unknown shape");
+      Require(d != mil::kUnknown, "a constant with an unknown shape");
       count *= std::max<int64_t>(d, 1);
-      Require(count <= int64_t(1) << 40, "a constant of impossible size");
+      Require(count <= int64_t(1) << 40, "a constant with an impossible size");
     }
     switch (in.value_case()) {
       case proto::Value::kBlobFileValue: {
         Known(in.blob_file_value());
         Require(value.type.dtype != DataType::kString && value.type.dtype != DataType::kBool,
-                "strings and bools cannot lie in the weight file");
+                "strings and bools cannot be in the weight file");
         value.data = mil::Blob{in.blob_file_value().file_name(), in.blob_file_value().offset(), {}, {}};
         return value;
       }
       case proto::Value::kImmediateValue:
         Known(in.immediate_value());
         if (in.immediate_value().value_case() != proto::ImmediateValue::kTensor)
-          throw Unsupported("a value that is no tensor");
+          throw Unsupported("a value that is not a tensor");
         ReadTensor(in.immediate_value().tensor(), value);
         return value;
       case proto::Value::VALUE_NOT_SET:
@@ -241,13 +241,13 @@ class Reader {
   void Stored(const mil::Value& value, const proto::TensorValue& in, proto::TensorValue::ValueCase wanted,
               int64_t elements) const {
     Require(in.value_case() == wanted,
-            fmt::format("{} stored in kind {}, want {}", mil::Name(value.type.dtype), int(in.value_case()),
-                        int(wanted)));
+            fmt::format("{} stored in kind {}, expected {}", mil::Name(value.type.dtype),
+                        int(in.value_case()), int(wanted)));
     Require(elements == mil::Elements(value.type),
             fmt::format("{} elements for {}", elements, mil::ToString(value.type)));
   }
 
-  // Field holds the elements in wider or equal integers or floats.
+  // The field holds the elements in integers or floats that are as wide or wider.
   template <class T, class Field>
   void Pack(const Field& field, mil::Value& value) const {
     std::vector<std::byte> bytes;

@@ -45,7 +45,7 @@ class Checker {
 
     for (const auto& f : inputs) CheckInput(f, Take(f, declared, "input", false));
     for (const auto& f : states) CheckState(f, Take(f, declared, "state", true));
-    if (!declared.empty()) throw Bad(declared.begin()->first, "an input of the program is not described");
+    if (!declared.empty()) throw Bad(declared.begin()->first, "an input of the program has no description");
     CheckOutputs(outputs, function.body.outputs, results);
   }
 
@@ -64,7 +64,8 @@ class Checker {
     const auto it = declared.find(f.name());
     if (it == declared.end())
       throw Bad(f.name(), "described as {}, but no (or twice an) input of the program", kind);
-    if (it->second.state != state) throw Bad(f.name(), "described as {}, the program has another kind", kind);
+    if (it->second.state != state)
+      throw Bad(f.name(), "described as {}, but the program has another kind", kind);
     const mil::TensorType type = it->second.type;
     declared.erase(it);
     return type;
@@ -93,7 +94,7 @@ class Checker {
 
   const proto::ArrayFeatureType& Array(const proto::FeatureDescription& f) const {
     if (f.type().type_case() != proto::FeatureType::kMultiArrayType)
-      throw Fail(ErrorKind::kUnsupported, "{}: feature '{}' is no multi-array", where_, f.name());
+      throw Fail(ErrorKind::kUnsupported, "{}: feature '{}' is not a multi-array", where_, f.name());
     RequireKnownFields(f.type().multi_array_type(), where_);
     return f.type().multi_array_type();
   }
@@ -110,7 +111,8 @@ class Checker {
     const bool flexible =
         array.shape_flexibility_case() != proto::ArrayFeatureType::SHAPE_FLEXIBILITY_NOT_SET;
     const bool open = std::find(type.shape.begin(), type.shape.end(), mil::kUnknown) != type.shape.end();
-    if (open && !flexible) throw Bad(f.name(), "the program leaves an axis open, the description does not");
+    if (open && !flexible)
+      throw Bad(f.name(), "an axis is flexible in the program but not in the description");
   }
 
   void CheckFlexibility(const proto::FeatureDescription& f, const proto::ArrayFeatureType& array) const {
@@ -157,7 +159,7 @@ class Checker {
       case Array::DEFAULT_OPTIONAL_VALUE_NOT_SET:
         break;
     }
-    if (!fits) throw Bad(f.name(), "a default value of another type");
+    if (!fits) throw Bad(f.name(), "the default value has another type");
     if (f.type().is_optional())
       throw Fail(ErrorKind::kUnsupported, "{}: feature '{}' is optional", where_, f.name());
   }
@@ -166,7 +168,7 @@ class Checker {
     if (version_ < kStatesVersion)
       throw Bad(f.name(), "states need specification version {}", kStatesVersion);
     if (f.type().type_case() != proto::FeatureType::kStateType)
-      throw Bad(f.name(), "described as state, of another type");
+      throw Bad(f.name(), "described as state with another type");
     RequireKnownFields(f.type().state_type(), where_);
     const proto::ArrayFeatureType& array = f.type().state_type().array_type();
     RequireKnownFields(array, where_);
@@ -202,7 +204,7 @@ class Checker {
         throw Bad(f.name(), "described with another data type than {}", mil::ToString(result->second.type));
     }
     if (described.size() != names.size())
-      throw Bad("", "{} outputs described, the program returns {}", described.size(), names.size());
+      throw Bad("", "{} outputs are described, but the program returns {}", described.size(), names.size());
   }
 
   int version_;
@@ -237,7 +239,7 @@ void CheckInterface(const proto::ModelDescription& description, const Package& p
   if (description.functions().empty()) {
     require(description.default_function_name().empty(), "a default function without functions");
     require(functions.size() == 1 && functions.contains("main"),
-            "one function named main is wanted beside top-level features");
+            "top-level features need exactly one function, named main");
     Checker(version, where + ": main")
         .Check(description.input(), description.output(), description.state(), functions.at("main"));
     return;
@@ -245,7 +247,7 @@ void CheckInterface(const proto::ModelDescription& description, const Package& p
   require(version >= kFunctionsVersion,
           fmt::format("functions need specification version {}", kFunctionsVersion));
   require(description.input().empty() && description.output().empty() && description.state().empty(),
-          "features at the top level beside functions");
+          "top-level features are not allowed beside functions");
   std::set<std::string> described;
   for (const auto& f : description.functions()) {
     RequireKnownFields(f, where);

@@ -1,4 +1,4 @@
-// The rules for a model's description: what Apple's loader checks before it looks at the program.
+// Checks a model's description by the rules that Apple's loader applies before it looks at the program.
 #pragma once
 #include <string>
 
@@ -8,7 +8,7 @@
 
 namespace pd {
 
-// How a description numbers the types of features.
+// The numbers for feature types in a description.
 enum class ArrayDataType : int {
   kFloat16 = 0x10010,
   kFloat32 = 0x10020,
@@ -16,10 +16,10 @@ enum class ArrayDataType : int {
   kInt8 = 0x20008,
   kInt32 = 0x20020,
 };
-// PD_CHECKs that it is a type of features.
+// PD_CHECKs that it is a feature type.
 ArrayDataType ArrayTypeOf(mil::DataType dtype);
 
-// Parsers skip fields they do not know, so a wrong field number would go unseen.
+// Parsers skip unknown fields, so a wrong field number would not be noticed.
 template <class Message>
 void RequireKnownFields(const Message& message, const std::string& where) {
   if (!message.unknown_fields().empty())
@@ -27,8 +27,8 @@ void RequireKnownFields(const Message& message, const std::string& where) {
                message.unknown_fields().size(), message.GetTypeName());
 }
 
-// The interface's own rules, and that it describes the functions of package.program: same names, same types.
-// Throws kCorruptFile, kUnsupported.
+// Checks the interface's own rules, and that it describes the functions of package.program: same names, same
+// types. Throws kCorruptFile, kUnsupported.
 void CheckInterface(const proto::ModelDescription& description, const Package& package,
                     const std::string& where);
 

@@ -17,7 +17,7 @@ constexpr const char* kAuthor = "com.apple.CoreML";
 constexpr const char* kModelName = "model.mlmodel";
 constexpr const char* kWeightsName = "weights";
 
-// The layout of a random (version 4) UUID, filled from a digest of the content.
+// A UUID in the layout of a random (version 4) one, filled from a digest of the content.
 std::string Identifier(uint64_t digest, const char* item) {
   const uint64_t high = Digest(item, digest), low = Digest(item, high);
   return fmt::format("{:08X}-{:04X}-4{:03X}-{:04X}-{:012X}", high >> 32, high >> 16 & 0xffff, high & 0xfff,
@@ -38,12 +38,12 @@ struct Item {
 };
 
 Item ReadItem(const std::string& key, const Json& json, const std::string& where, const fs::path& data) {
-  if (!IsIdentifier(key)) throw Fail(ErrorKind::kCorruptFile, "{}: item '{}' is no UUID", where, key);
+  if (!IsIdentifier(key)) throw Fail(ErrorKind::kCorruptFile, "{}: item '{}' is not a UUID", where, key);
   JsonReader reader(json, fmt::format("{}: item {}", where, key));
   Item item{reader.String("author"), reader.String("name"), reader.String("path")};
   reader.String("description");
   reader.Done();
-  // Apple joins author and name; a path that leaves the package would be an escape.
+  // Apple joins author and name. A path outside the package is refused.
   if (item.path != item.author + "/" + item.name || fs::path(item.path).lexically_normal() != item.path ||
       item.path.starts_with("../") || item.path.starts_with("/"))
     throw Fail(ErrorKind::kCorruptFile, "{}: path '{}' is not author/name", reader.where(), item.path);
@@ -69,7 +69,7 @@ Manifest ReadManifest(const fs::path& package) {
   const std::string root = reader.String("rootModelIdentifier");
   const Json& items = reader.Value("itemInfoEntries");
   reader.Done();
-  if (!items.is_object()) throw Fail(ErrorKind::kCorruptFile, "{}: itemInfoEntries is no object", where);
+  if (!items.is_object()) throw Fail(ErrorKind::kCorruptFile, "{}: itemInfoEntries is not an object", where);
 
   Manifest manifest;
   for (const auto& [key, value] : items.items()) {

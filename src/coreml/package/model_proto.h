@@ -1,4 +1,4 @@
-// Between the serialised model and programs in memory.
+// Converts between the serialised model and programs in memory.
 #pragma once
 #include <string>
 
@@ -11,7 +11,7 @@ namespace pd {
 proto::Model ToProto(const Package& package);
 
 // Checks everything that a parsed message alone can show: unknown fields, the interface's rules, that
-// description and program agree, that each value has the elements its type wants. Throws kCorruptFile and
+// description and program agree, that each value has as many elements as its type. Throws kCorruptFile and
 // kUnsupported; messages start with `where`.
 Package FromProto(const proto::Model& model, const std::string& where);
 

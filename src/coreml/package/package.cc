@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kMostModelBytes = size_t(1) << 30;  // a program; weights are elsewhere
 
-// Gives every weight file constant of a program its bytes.
+// Links every weight file constant of a program to its bytes.
 class Linker {
  public:
   explicit Linker(const std::optional<fs::path>& weights) : weights_(weights) {}
@@ -40,7 +40,7 @@ class Linker {
     auto* blob = std::get_if<mil::Blob>(&value.data);
     if (!blob) return;
     const std::string where = fmt::format("{}: {}", place, key);
-    // The loader takes the last part of the name and looks in the weights folder.
+    // The loader takes the last part of the name and looks for it in the weights folder.
     const std::string file = fs::path(blob->file).filename().string();
     if (!weights_ || file.empty() || file == "." || file == "..")
       throw Fail(ErrorKind::kCorruptFile, "{}: weight file '{}' is not in the package", where, blob->file);

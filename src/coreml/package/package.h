@@ -20,17 +20,17 @@ struct Package {
 // Reads a package as strictly as Apple's loader and compiler do, whoever wrote it: manifest, protobuf without
 // unknown fields, the interface's rules, description against program, every reference into the weight files,
 // and mil::CheckProgram. Weights stay mapped. Throws kNotFound, kCorruptFile, and kUnsupported for a
-// well-formed package that is no ML Program of tensors and states; the message names the place.
+// well-formed package that is not an ML Program of tensors and states; the message names the place.
 Package ReadPackage(const std::filesystem::path& directory);
 
 // Writes model and manifest beside a weight file that a BlobWriter finished at
-// directory/kWeightsPlace/weight.bin (none for a program without weight file constants). The bytes depend on
-// the arguments and the weight file only. Throws kDevice; kUnsupported for inputs and outputs without
-// elements or of open sizes, which ReadPackage accepts.
+// directory/kWeightsPlace/weight.bin (none for a program without weight file constants). The bytes depend
+// only on the arguments and the weight file. Throws kDevice; kUnsupported for inputs and outputs without
+// elements or with flexible sizes, which ReadPackage accepts.
 void WritePackage(const std::filesystem::path& directory, const Package& package);
 
-// The model file's bytes alone, and back; `where` names it in messages. Blobs of parsed programs have no
-// bytes.
+// The model file's bytes alone, and the inverse; `where` names it in messages. Blobs of parsed programs have
+// no bytes.
 std::string SerialiseModel(const Package& package);
 Package ParseModel(const std::string& bytes, const std::string& where);
 

@@ -61,7 +61,7 @@ void SetTensor(const mil::Value& value, proto::TensorValue& out) {
     case DataType::kI64:
     case DataType::kU64:
       return AddAll<int64_t>(bytes, out.mutable_long_ints()->mutable_values());
-    default: {  // raw bytes, half floats among them
+    default: {  // raw bytes, including half floats
       auto* raw = out.mutable_bytes();
       if (!bytes.empty()) raw->set_values(bytes.data(), bytes.size());
     }
@@ -126,9 +126,9 @@ void SetBuildInfo(const std::map<std::string, std::string>& info, proto::Value& 
 void SetArray(const mil::NamedType& feature, proto::ArrayFeatureType& out) {
   out.set_data_type(int(ArrayTypeOf(feature.type.dtype)));
   for (int64_t d : feature.type.shape) {
-    if (d < 1)  // a package that others wrote may have such; it is read and listed
+    if (d < 1)  // possible in packages that others wrote; they can be read and listed
       throw Fail(ErrorKind::kUnsupported,
-                 "'{}' is {}: packages are written with inputs and outputs of fixed sizes, at least 1",
+                 "'{}' is {}: written packages need inputs and outputs of fixed sizes, at least 1",
                  feature.name, ToString(feature.type));
     out.add_shape(d);
   }

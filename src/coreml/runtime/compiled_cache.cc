@@ -20,13 +20,13 @@ namespace {
 
 constexpr int kFormat = 1;
 constexpr const char* kModelName = "model.mlmodelc";
-constexpr const char* kEntryFile = "entry.json";  // written last: what has none is not whole
-constexpr const char* kUsedFile = "used";         // its time is that of the last use
-constexpr const char* kPartial = ".partial";      // end of the name of an entry in the making
-constexpr const char* kOld = ".old";              // and of one that goes
+constexpr const char* kEntryFile = "entry.json";  // written last: an entry without it is incomplete
+constexpr const char* kUsedFile = "used";         // its timestamp is the last use
+constexpr const char* kPartial = ".partial";      // suffix of an entry being made
+constexpr const char* kOld = ".old";              // suffix of an entry being removed
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
-// A descriptor with a lock on it; closing both.
+// A file descriptor with a lock; the destructor releases both.
 class LockFile {
  public:
   explicit LockFile(const fs::path& path) : fd_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {}
@@ -38,7 +38,7 @@ class LockFile {
 
   bool opened() const { return fd_ >= 0; }
   bool TryExclusive() { return flock(fd_, LOCK_EX | LOCK_NB) == 0; }
-  // Waits only for somebody who removes the entry.
+  // Waits only for a process that removes the entry.
   bool Shared() { return flock(fd_, LOCK_SH) == 0; }
   int Release() { return std::exchange(fd_, -1); }
 
@@ -46,14 +46,14 @@ class LockFile {
   int fd_;
 };
 
-// Two locks for each entry: `build` by who makes or removes it, `use` shared by who uses it.
+// Two locks per entry: `build` is held while it is made or removed, `use` is shared by its users.
 fs::path LockPath(const fs::path& folder, const std::string& entry, const char* kind) {
   return folder / "locks" / (entry + "." + kind);
 }
 
 std::string Hex(uint64_t digest) { return fmt::format("{:016x}", digest); }
 
-// Letters that any file system takes.
+// Replaces characters that some file system does not allow.
 std::string Plain(std::string_view text) {
   std::string plain(text.substr(0, 40));
   for (char& c : plain)
@@ -61,7 +61,7 @@ std::string Plain(std::string_view text) {
   return plain;
 }
 
-// A folder's regular files by path, with their sizes; none when there is no such folder.
+// A folder's regular files by path, with their sizes; empty if there is no such folder.
 std::map<std::string, int64_t> FilesOf(const fs::path& folder) {
   std::map<std::string, int64_t> files;
   if (!fs::exists(folder)) return files;
@@ -88,7 +88,7 @@ struct EntryInfo {
   int64_t bytes = 0;
 };
 
-// What an entry says of itself, when all that it lists is there in its size.
+// The entry's own description; nullopt unless every listed file is there with its size.
 std::optional<EntryInfo> ReadEntry(const fs::path& entry) {
   try {
     const std::string where = (entry / kEntryFile).string();
@@ -102,7 +102,7 @@ std::optional<EntryInfo> ReadEntry(const fs::path& entry) {
     }
     return info;
   } catch (const std::exception&) {
-    return std::nullopt;  // damaged, or not whole
+    return std::nullopt;  // damaged or incomplete
   }
 }
 
@@ -111,7 +111,7 @@ void RemoveQuietly(const fs::path& path) {
   fs::remove_all(path, ignored);
 }
 
-// Moves a folder; over the border of file systems, copies it. Throws.
+// Moves a folder; copies it across file systems. Throws.
 void MoveOrCopy(const fs::path& from, const fs::path& to) {
   std::error_code error;
   fs::rename(from, to, error);
@@ -137,7 +137,7 @@ bool IsEntry(const std::string& name) {
   return name != "locks" && !name.ends_with(kPartial) && !name.ends_with(kOld);
 }
 
-// Removes an entry that nobody makes or uses. False when somebody does.
+// Removes an entry unless it is being made or used; then returns false.
 bool RemoveUnused(const fs::path& folder, const std::string& entry) {
   LockFile build(LockPath(folder, entry, "build")), use(LockPath(folder, entry, "use"));
   if (!build.opened() || !use.opened() || !build.TryExclusive() || !use.TryExclusive()) return false;
@@ -145,8 +145,8 @@ bool RemoveUnused(const fs::path& folder, const std::string& entry) {
   return true;
 }
 
-// Makes room: entries of the same package for earlier systems of this machine, then the least recently used
-// ones until the rest fits. `keep` stays.
+// Makes room: removes entries of the same package for earlier systems of this machine, then the least
+// recently used ones until the rest fits. `keep` stays.
 void Evict(const fs::path& folder, const std::string& keep, int64_t most_bytes) {
   struct Candidate {
     std::string name;
@@ -157,7 +157,9 @@ void Evict(const fs::path& folder, const std::string& keep, int64_t most_bytes) 
   int64_t total = 0;
   for (const auto& item : fs::directory_iterator(folder)) {
     const std::string name = item.path().filename().string();
-    if (!item.is_directory() || !IsEntry(name)) continue;
+    std::error_code unreadable;
+    if (!item.is_directory() || !IsEntry(name) || !fs::exists(item.path() / kEntryFile, unreadable))
+      continue;  // a folder that is no entry is somebody else's
     const EntryInfo info = ReadEntry(item.path()).value_or(EntryInfo{});
     total += info.bytes;
     if (name == keep) continue;
@@ -205,7 +207,7 @@ std::optional<FunctionVerdict> ReadVerdict(const fs::path& file) {
     }
     return v;
   } catch (const Error&) {
-    return std::nullopt;  // absent or damaged
+    return std::nullopt;  // missing or damaged
   }
 }
 
@@ -213,24 +215,24 @@ fs::path VerdictFile(const fs::path& entry, const std::string& function) {
   return entry / "functions" / fmt::format("{}-{}.json", Plain(function), Hex(Digest(function)));
 }
 
-// Puts a compiled model into its place and says what stood in the way.
+// Moves a compiled model into its place; returns what prevented it, or "".
 std::string Install(const fs::path& compiled, const fs::path& entry, const CompiledKey& key) {
   const fs::path partial = entry.string() + kPartial, old = entry.string() + kOld;
   try {
     RemoveQuietly(partial);
     fs::create_directories(partial / "functions");
-    WriteEntryFile(partial, key);  // fails early where nothing can be written
+    WriteEntryFile(partial, key);  // fails early if the folder is not writable
     MoveOrCopy(compiled, partial / kModelName);
     WriteEntryFile(partial, key);
     Touch(partial / kUsedFile);
     RemoveQuietly(old);
-    if (fs::exists(entry)) fs::rename(entry, old);  // who still reads it keeps its files
+    if (fs::exists(entry)) fs::rename(entry, old);  // current readers keep its files
     fs::rename(partial, entry);
     RemoveQuietly(old);
     RemoveQuietly(compiled);
     return "";
   } catch (const std::exception& error) {
-    std::error_code ignored;  // when it was copied, it is still where it was
+    std::error_code ignored;  // if it was copied, it is still in its old place
     if (!fs::exists(compiled, ignored)) fs::rename(partial / kModelName, compiled, ignored);
     RemoveQuietly(partial);
     return OneLine(error.what());
@@ -266,7 +268,7 @@ void CompiledModel::SetVerdict(const std::string& function, const FunctionVerdic
   try {
     WriteFileAtomically(VerdictFile(entry_, function), ToJson(verdict).dump(2));
   } catch (const Error&) {
-    return;  // the next process will find it out again
+    return;  // the next process will determine it again
   }
 }
 
@@ -290,7 +292,7 @@ Status CompiledCache::Get(const CompiledKey& key, bool anew, const CancelCheck& 
   if (build.opened())
     if (Status waited = Wait(build, cancelled); !waited.ok()) return waited;
 
-  // An entry that can be read serves even where nothing can be written.
+  // A readable entry is used even if the folder is not writable.
   const bool found = !folder_.empty() && !anew && ReadEntry(entry).has_value();
   if (!found) {
     fs::path compiled;
@@ -312,8 +314,8 @@ Status CompiledCache::Get(const CompiledKey& key, bool anew, const CancelCheck& 
   else
     try {
       Evict(folder_, name, most_bytes_);
-    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): there is nothing to do
-      // Somebody else is tidying up: what is left over goes the next time.
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): nothing to do
+      // Another process is cleaning up: the rest is removed next time.
     }
   *model = made;
   return {};

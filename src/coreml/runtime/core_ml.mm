@@ -1,6 +1,6 @@
-// CoreMl over Apple's classes, as thin as it can be: what needs a decision is decided in C++ files. No ARC,
-// no libdispatch, no C++ exceptions, no subscripts on collections: so it also builds for GNUstep, where tests
-// run it over stand-ins.
+// CoreMl with Apple's classes, as thin as possible: decisions are made in C++ files. No ARC, no libdispatch,
+// no C++ exceptions, no subscripts on collections, so that it also builds for GNUstep, where tests run it
+// with stand-ins.
 #import <CoreML/CoreML.h>
 #import <CoreVideo/CoreVideo.h>
 
@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto kPollInterval = std::chrono::milliseconds(50);
 
-// Codes of errors in Apple's domains, as their headers number them.
+// Error codes of Apple's domains, as numbered in their headers.
 enum : NSInteger {
   kModelErrorIo = 3,          // MLModelErrorIO
   kFileNoSuchFile = 4,        // NSFileNoSuchFileError
@@ -54,7 +54,7 @@ Code CodeOf(NSError* error) {
   return Code::kFailed;
 }
 
-// The error's code, or that of the error behind it when its own says nothing.
+// The error's code, or that of the underlying error if its own is not specific.
 Status ErrorStatus(NSError* error, const char* otherwise) {
   if (error == nil) return Status::Fail(Code::kFailed, otherwise);
   Code code = CodeOf(error);
@@ -67,25 +67,25 @@ Status ErrorStatus(NSError* error, const char* otherwise) {
   return Status::Fail(code, message.empty() ? otherwise : std::move(message));
 }
 
-// Runs a block of calls; what Core ML throws in it becomes a status. The block's own status otherwise.
+// Runs a block of calls and returns its status. An exception from Core ML becomes a status.
 Status Guarded(Status (^calls)()) {
   NSException* caught = nil;
   @try {
     return calls();
   } @catch (NSException* exception) {
     caught = exception;
-  } @catch (...) {  // Apple's frameworks let C++ ones through, too
-    return Status::Fail(Code::kFailed, "an exception that is no NSException");
+  } @catch (...) {  // Apple's frameworks also let C++ exceptions through
+    return Status::Fail(Code::kFailed, "an exception that is not an NSException");
   }
   const bool memory = [[caught name] isEqualToString:NSMallocException];
   return Status::Fail(memory ? Code::kOutOfMemory : Code::kFailed, "exception: " + Text([caught reason]));
 }
 
-// Where a completion handler leaves its result. When nobody waits any more, the result is left to it.
+// Where a completion handler leaves its result. If no caller waits any more, the handler keeps it.
 template <class T>
 class Completion {
  public:
-  // True when somebody takes the value.
+  // True if a caller takes the value.
   bool Finish(Status status, T value) {
     const std::lock_guard guard(mutex_);
     if (abandoned_) return false;
@@ -126,7 +126,7 @@ NSArray* Array(const std::vector<int64_t>& numbers) {
   return array;
 }
 
-// Halves in a pixel buffer over an IOSurface: a row for each line of the last axis.
+// Halves in a pixel buffer over an IOSurface: one row for each line of the last axis.
 class PixelSurface final : public Surface {
  public:
   static std::unique_ptr<Surface> Make(const mil::Dims& shape) {
@@ -149,7 +149,7 @@ class PixelSurface final : public Surface {
     surface->array_ =
         Retained<MLMultiArray*>::Adopt([[MLMultiArray alloc] initWithPixelBuffer:surface->buffer_
                                                                            shape:Array(shape)]);
-    // An array that sees the buffer in another way than its rows lie would be read wrongly.
+    // An array whose strides differ from the buffer's rows would be read wrongly.
     if (!surface->array_) return nullptr;
     const mil::Dims seen = Numbers([surface->array_.get() strides]);
     if (seen.size() != shape.size()) return nullptr;
@@ -203,7 +203,7 @@ struct KeptState final : ModelState {
 Status ReadShape(const std::string& name, NSArray* shape, MLMultiArrayDataType type,
                  std::map<std::string, mil::Dims>& shapes) {
   if (type != MLMultiArrayDataTypeFloat16 || [shape count] == 0)
-    return Status::Fail(Code::kBadResult, "'" + name + "' is no array of halves with a fixed shape");
+    return Status::Fail(Code::kBadResult, "'" + name + "' is not an array of halves with a fixed shape");
   shapes[name] = Numbers(shape);
   return {};
 }
@@ -263,7 +263,7 @@ class Function final : public LoadedFunction {
                                            usingState:static_cast<KeptState*>(state)->state.get()
                                               options:options
                                                 error:&error];
-        if (made == nil) return ErrorStatus(error, "the prediction gave nothing");
+        if (made == nil) return ErrorStatus(error, "the prediction returned nothing");
         for (NSString* name in [made featureNames])
           Read([[made featureValueForName:name] multiArrayValue], Text(name), surfaces, *results);
         return Status{};
@@ -275,7 +275,7 @@ class Function final : public LoadedFunction {
     @autoreleasepool {
       return Guarded(^Status {
         auto made = Retained<MLState*>::Adopt([model_.get() newState]);
-        if (!made) return Status::Fail(Code::kFailed, "no states were made");
+        if (!made) return Status::Fail(Code::kFailed, "no states were created");
         *state = std::make_unique<KeptState>(std::move(made));
         return Status{};
       });
@@ -283,7 +283,7 @@ class Function final : public LoadedFunction {
   }
 
  private:
-  // Over the caller's memory, which lives as long as its owner and the call.
+  // Wraps the caller's memory, which lives as long as its owner and the call.
   static Status Wrap(const HalfTensors& inputs, MLDictionaryFeatureProvider** features) {
     NSMutableDictionary* values = [NSMutableDictionary dictionary];
     NSError* error = nil;
@@ -304,10 +304,10 @@ class Function final : public LoadedFunction {
     return *features == nil ? ErrorStatus(error, "the inputs could not be passed") : Status{};
   }
 
-  // An object other than the one that was offered is other memory, however alike it looks.
+  // An object other than the offered one has other memory, however similar it looks.
   static void Read(MLMultiArray* array, const std::string& name,
                    const std::map<std::string, Surface*>& surfaces, std::map<std::string, Result>& results) {
-    if (array == nil) return;  // missing, as the caller will see
+    if (array == nil) return;  // missing: the caller will notice
     Result& result = results[name];
     const auto offered = surfaces.find(name);
     if (offered != surfaces.end() && static_cast<PixelSurface*>(offered->second)->array() == array) {
@@ -348,7 +348,7 @@ std::string DeviceName(id<MLComputeDeviceProtocol> device) {
   return "unknown";
 }
 
-// "const" and "constexpr_..." behind the name of an opset.
+// "const" and "constexpr_..." after the name of an opset.
 bool IsConstant(const std::string& type) {
   const size_t dot = type.rfind('.');
   return type.compare(dot == std::string::npos ? 0 : dot + 1, 5, "const") == 0;
@@ -378,7 +378,7 @@ class SystemClasses final : public CoreMl {
                  completionHandler:^(NSURL* url, NSError* error) {
                    const std::filesystem::path path = Text([url path]);
                    const Status status =
-                       path.empty() ? ErrorStatus(error, "the compiler gave nothing") : Status{};
+                       path.empty() ? ErrorStatus(error, "the compiler returned nothing") : Status{};
                    std::error_code ignored;
                    if (!completion->Finish(status, path) && !path.empty())
                      std::filesystem::remove_all(path, ignored);

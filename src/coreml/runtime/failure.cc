@@ -7,8 +7,8 @@ namespace {
 
 using enum Remedy;
 
-// Compiling may take minutes, so it is repeated once at most; a model that the system would not load or that
-// kills its process is compiled anew before it is believed to be beyond help.
+// Compiling may take minutes, so it is repeated at most once. A model that the system refuses to load or that
+// kills its process is compiled again before the function is disabled.
 constexpr FailureRule kRules[] = {
     {Stage::kCompile, Code::kFailed, {kRetry, kDisableDevice, kDisableDevice}},
     {Stage::kCompile, Code::kOutOfMemory, {kFreeAndRetry, kFallBack, kFallBack}},
@@ -20,7 +20,7 @@ constexpr FailureRule kRules[] = {
     {Stage::kLoad, Code::kNoSpace, {kFallBack, kFallBack, kFallBack}},
     {Stage::kLoad, Code::kBadResult, {kDisableFunction, kDisableFunction, kDisableFunction}},
 
-    // Without a plan the clock decides alone.
+    // Without a plan, timing alone decides.
     {Stage::kPlan, Code::kFailed, {kIgnore, kIgnore, kIgnore}},
     {Stage::kPlan, Code::kOutOfMemory, {kIgnore, kIgnore, kIgnore}},
     {Stage::kPlan, Code::kStale, {kIgnore, kIgnore, kIgnore}},
@@ -39,8 +39,8 @@ constexpr FailureRule kRules[] = {
     {Stage::kFirstPredict, Code::kOffEngine, {kDisableFunction, kDisableFunction, kDisableFunction}},
     {Stage::kFirstPredict, Code::kOutOfMemory, {kFreeAndRetry, kFallBack, kFallBack}},
 
-    // It worked before: loading it anew helps where the system has thrown it out. Wrong results are not
-    // given a second chance.
+    // It worked before: loading it again helps if the system has unloaded it. Wrong results get no second
+    // chance.
     {Stage::kPredict, Code::kFailed, {kRetry, kReload, kFallBack}},
     {Stage::kPredict, Code::kStale, {kReload, kRecompile, kFallBack}},
     {Stage::kPredict, Code::kOutOfMemory, {kFreeAndRetry, kFallBack, kFallBack}},

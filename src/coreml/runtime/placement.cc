@@ -8,7 +8,7 @@
 namespace pd {
 namespace {
 
-constexpr size_t kMostNamed = 6;  // kinds of operations that a refusal lists
+constexpr size_t kMostNamed = 6;  // kinds of operations listed in a refusal
 
 struct Kind {
   std::string type, device;

@@ -1,4 +1,4 @@
-// Ownership of Objective-C objects without ARC, which the runtime that tests use does not have.
+// Ownership of Objective-C objects without ARC, which the runtime used by tests does not support.
 #pragma once
 #import <Foundation/Foundation.h>
 

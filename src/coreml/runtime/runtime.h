@@ -1,5 +1,5 @@
-// Prefill programs on Core ML: the predictor that stands behind CoreMlPrefill on a Mac. Everything that can
-// go wrong has a defined end (failure.h); the worst is that the decode device computes the prompt.
+// Prefill programs on Core ML: the predictor behind CoreMlPrefill on a Mac. Every failure has a defined
+// outcome (failure.h); at worst the decode device computes the prompt.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -20,39 +20,39 @@
 namespace pd {
 
 struct RuntimeOptions {
-  std::filesystem::path cache_folder;       // of compiled models; empty: each process compiles anew
-  int64_t cache_bytes = int64_t(20) << 30;  // of them all
-  std::string os_build, machine;            // of this system; empty: asked for
-  // Functions of a package that stay loaded: each pins its working memory. One runs, one is the next.
+  std::filesystem::path cache_folder;       // of compiled models; empty: each process compiles again
+  int64_t cache_bytes = int64_t(20) << 30;  // size limit of the cache
+  std::string os_build, machine;            // of this system; empty: detected
+  // Functions of a package that stay loaded: each pins its working memory. One runs, one is next.
   int resident_functions = 2;
   PlacementLimits placement;
   EngagementLimits engagement;
-  Trial trial;            // nullptr: functions make their first prediction here, at this process's risk
-  CancelCheck cancelled;  // looked at while something is compiled, loaded or tried
-  // Told what the user should know, a sentence at a time, each once: a wait that begins, a function or the
-  // device that was given up, a cache that cannot be written. On the thread that called the predictor.
+  Trial trial;  // nullptr: functions make their first prediction in this process, which they may crash
+  CancelCheck cancelled;  // polled while something is compiled, loaded or tried
+  // Gets messages for the user, one sentence at a time, each once: a long wait, a disabled function or
+  // device, an unwritable cache. Called on the thread that called the predictor.
   std::function<void(const std::string& sentence)> note;
-  std::function<double()> milliseconds;  // the clock of measurements; nullptr: a steady one
+  std::function<double()> milliseconds;  // the clock for measurements; nullptr: a steady clock
 };
 
-// What became of one function, for statistics, metrics and `doctor`.
+// The state of one function, for statistics, metrics and `doctor`.
 struct FunctionReport {
   std::string package, function;
-  std::string disabled;  // not empty: why it is not used any more
+  std::string disabled;  // not empty: why the function is disabled
   bool compiled_here = false;
-  double compile_ms = 0;               // of its package, when compiled here
-  double load_ms = 0;                  // the last time it was
-  std::optional<Placement> placement;  // as planned, when it was looked at in this process
+  double compile_ms = 0;               // of its package, if compiled by this process
+  double load_ms = 0;                  // of the latest load
+  std::optional<Placement> placement;  // the plan, if it was read in this process
   std::optional<FunctionVerdict> verdict;
   uint64_t predictions = 0;
 };
 struct RuntimeReport {
-  std::string disabled;  // not empty: why no function is used any more
+  std::string disabled;  // not empty: why all functions are disabled
   std::vector<FunctionReport> functions;
-  // How often what was needed; all 0 in good health.
+  // How often each remedy was needed; all 0 in normal operation.
   uint64_t retries = 0, reloads = 0, recompiles = 0, fallbacks = 0;
-  uint64_t copies = 0;      // results that did not come in the memory offered for them
-  uint64_t distrusted = 0;  // results whose strides could not be, and were taken for dense
+  uint64_t copies = 0;      // results that were not in the memory offered for them
+  uint64_t distrusted = 0;  // results with impossible strides, read as dense
 };
 
 class RuntimeShared;
@@ -63,8 +63,8 @@ class CoreMlRuntime {
   CoreMlRuntime(std::shared_ptr<CoreMl> core_ml, Bundle bundle, RuntimeOptions options);
 
   // A predictor for a package of the bundle, for OpenCoreMlPrefill. Opening compiles the package or finds it
-  // compiled; functions are loaded when they are first wanted. Throws kCancelled only: what does not compile
-  // is disabled.
+  // compiled; functions are loaded on first use. Throws only kCancelled: a package that does not compile is
+  // disabled.
   std::unique_ptr<Predictor> Open(const std::filesystem::path& package) const;
   PredictorFactory Factory() const;
 
@@ -74,10 +74,10 @@ class CoreMlRuntime {
   std::shared_ptr<RuntimeShared> shared_;
 };
 
-// The build of the running system and the model of the machine, as sysctl tells; "unknown" where it does not.
+// The system's build and the machine's model, from sysctl; "unknown" where it has none.
 std::string SystemBuild();
 std::string MachineModel();
-// The file of the program that runs, for a trial by the program itself; empty when the system does not tell.
+// The path of the running program, for a trial by the program itself; empty if the system does not tell.
 std::filesystem::path OwnExecutable();
 
 }  // namespace pd

@@ -21,10 +21,10 @@ struct RuntimeState final : PredictorState {
 
 struct Failure {
   Stage stage = Stage::kPredict;
-  Status status;  // ok: there is none
+  Status status;  // ok: no failure
 };
 
-// What was tried within one call.
+// The remedies tried within one call.
 class Recovery {
  public:
   Remedy Next(const Failure& failure) {
@@ -52,7 +52,7 @@ class RuntimePredictor final : public Predictor {
   RuntimePredictor(const RuntimePredictor&) = delete;
   RuntimePredictor& operator=(const RuntimePredictor&) = delete;
 
-  // A package that does not compile is no reason not to open: it is disabled then.
+  // A package that does not compile can still be opened: it is disabled.
   void Open() {
     try {
       Recover("", [&] { return Compiled(); });
@@ -128,7 +128,7 @@ class RuntimePredictor final : public Predictor {
   struct Function {
     std::unique_ptr<LoadedFunction> loaded;
     std::shared_ptr<SurfacePool> surfaces;
-    std::optional<FunctionVerdict> verdict;  // once it was looked up
+    std::optional<FunctionVerdict> verdict;  // set once read
     bool unplanned = false;                  // Core ML gave no plan
     bool predicted = false;                  // a prediction succeeded
     int fallbacks = 0;                       // in a row
@@ -154,8 +154,8 @@ class RuntimePredictor final : public Predictor {
 
   // ---- failures ----
 
-  // Calls `attempt` until it succeeds or the table says that this call is over; then throws. A failed
-  // prediction leaves states that nobody knows, so it is not repeated with the same.
+  // Calls `attempt` until it succeeds or the table ends the call; then throws. A failed prediction leaves
+  // unknown states, so it is not repeated with them.
   template <class Attempt>
   void Recover(const std::string& function, Attempt attempt, bool with_state = false) {
     Recovery recovery;
@@ -204,15 +204,15 @@ class RuntimePredictor final : public Predictor {
         shared_->DisableDevice(what);
         break;
       case Remedy::kCancel:
-        throw Fail(ErrorKind::kCancelled, "{}: cancelled while it was being made ready", package_);
-      case Remedy::kIgnore:  // is dealt with where it is asked for
+        throw Fail(ErrorKind::kCancelled, "{}: cancelled during preparation", package_);
+      case Remedy::kIgnore:  // handled by the caller that asked for it
         PD_CHECK(remedy != Remedy::kIgnore);
     }
     shared_->Count(&RuntimeReport::fallbacks);
     throw Fail(ErrorKind::kDevice, "{}", what);
   }
 
-  // Whether the next process would find the same.
+  // Whether the next process would have the same failure.
   static bool Lasting(Code code) {
     return code == Code::kCrashed || code == Code::kTimedOut || code == Code::kBadResult ||
            code == Code::kOffEngine;
@@ -234,7 +234,7 @@ class RuntimePredictor final : public Predictor {
         fmt::format("{}: function {} is not used on the Neural Engine: {}", package_, function, why));
   }
 
-  // ---- what a prediction needs ----
+  // ---- preparing a prediction ----
 
   Failure Compiled() {
     if (std::string why = shared_->Disabled(); !why.empty())
@@ -246,14 +246,18 @@ class RuntimePredictor final : public Predictor {
         shared_->KeyOf(package_), anew_, cancelled,
         [&](std::filesystem::path* compiled) {
           shared_->Say(fmt::format("{}: compiling for this system, once; this may take minutes", package_));
-          return shared_->core_ml().Compile(path_, cancelled, compiled);
+          Status made = shared_->core_ml().Compile(path_, cancelled, compiled);
+          if (!made.ok() || IsCurrent(shared_->bundle())) return made;
+          std::error_code ignored;  // of another model, perhaps: it must not be kept under this one's key
+          std::filesystem::remove_all(*compiled, ignored);
+          return Status::Fail(Code::kFailed, "the bundle was replaced meanwhile; start again");
         },
         &compiled_);
     if (!status.ok()) return {Stage::kCompile, std::move(status)};
     anew_ = false;
     compile_ms_ = compiled_->found() ? 0 : shared_->Milliseconds() - begin;
     if (!compiled_->kept())
-      shared_->Say(fmt::format("compiled models are not kept, so that each start compiles anew: {}",
+      shared_->Say(fmt::format("compiled models are not kept, so each start compiles again: {}",
                                compiled_->why_not_kept()));
     return {};
   }
@@ -269,8 +273,8 @@ class RuntimePredictor final : public Predictor {
     anew_ = true;
   }
 
-  // Compiled, planned for the engine, tried, loaded and measured: in this order, so that what could end the
-  // process or is not worth it comes before what costs memory.
+  // Compiled, planned for the engine, tried, loaded and measured, in this order: steps that may end the
+  // process or disable the function come before those that need memory.
   Failure Ready(const std::string& function) {
     if (Failure failure = Compiled(); !failure.status.ok()) return failure;
     Function& f = functions_[function];
@@ -283,7 +287,7 @@ class RuntimePredictor final : public Predictor {
     FunctionVerdict& verdict = *f.verdict;
     if (!verdict.refused.empty())
       Disable(function,
-              fmt::format("{} (found out earlier; remove {} to try again)", verdict.refused,
+              fmt::format("{} (determined earlier; remove {} to try again)", verdict.refused,
                           compiled_->path().parent_path().string()),
               false);
     check_enabled();
@@ -316,8 +320,7 @@ class RuntimePredictor final : public Predictor {
 
   Status TryApart(const std::string& function, FunctionVerdict& verdict) {
     if (verdict.tried || !shared_->options().trial) return {};
-    shared_->Say(
-        fmt::format("{}: making function {} ready, once; this may take minutes", package_, function));
+    shared_->Say(fmt::format("{}: preparing function {}, once; this may take minutes", package_, function));
     Status status = shared_->options().trial(compiled_->path(), function, CancelChecker());
     if (!status.ok()) return status;
     verdict.tried = true;
@@ -346,7 +349,7 @@ class RuntimePredictor final : public Predictor {
       Adopt(function, LoadNow(*compiled_, function));
     }
     if (!f.loaded) return std::exchange(load_status_, {});
-    std::erase(used_, function);  // to the end: the most recently used
+    std::erase(used_, function);  // moves it to the end: the most recently used
     used_.push_back(function);
     return {};
   }
@@ -368,7 +371,8 @@ class RuntimePredictor final : public Predictor {
     });
   }
 
-  // Takes over what was loaded in the background. A load that failed there is tried again when it is wanted.
+  // Takes over what was loaded in the background. A load that failed there is repeated when the function is
+  // needed.
   void CollectPreload(bool wait) {
     if (!preload_) return;
     if (!wait && preload_->result.wait_for(std::chrono::seconds(0)) != std::future_status::ready) return;
@@ -377,7 +381,7 @@ class RuntimePredictor final : public Predictor {
     if (functions_[function].disabled.empty()) Adopt(function, std::move(loading));
   }
 
-  // Unloads the least recently used functions, so that one more may be loaded.
+  // Unloads the least recently used functions to make room for one more.
   void MakeRoom() {
     const auto most = size_t(shared_->options().resident_functions);
     while (!used_.empty() && used_.size() + (preload_ ? 1 : 0) >= most) Unload(std::string(used_.front()));
@@ -404,7 +408,7 @@ class RuntimePredictor final : public Predictor {
         shared_->core_ml().Load(compiled_->path(), function, Units::kCpuOnly, CancelChecker(), &on_cpu);
     if (status.ok()) status = Time(*on_cpu, *f.surfaces, zeros.tensors(), cpu_only);
     if (status.code == Code::kCancelled) return status;
-    if (!status.ok()) {  // nothing to compare with: it is tried again at the next start
+    if (!status.ok()) {  // nothing to compare with: repeated at the next start
       verdict.engagement = Engagement{};
       return {};
     }
@@ -429,7 +433,7 @@ class RuntimePredictor final : public Predictor {
       HalfTensors results;
       const double begin = shared_->Milliseconds();
       if (Status status = Run(loaded, surfaces, inputs, state.get(), &results); !status.ok()) return status;
-      if (run > 0) times.push_back(shared_->Milliseconds() - begin);  // the first warms up
+      if (run > 0) times.push_back(shared_->Milliseconds() - begin);  // the first run warms up
     }
     return {};
   }
@@ -459,7 +463,7 @@ class RuntimePredictor final : public Predictor {
     for (const auto& [name, shape] : interface.inputs) {
       const auto it = inputs.find(name);
       if (it == inputs.end() || it->second.shape != shape)
-        return Status::Fail(Code::kBadResult, fmt::format("the function wants another input '{}'", name));
+        return Status::Fail(Code::kBadResult, fmt::format("the function needs another input '{}'", name));
     }
     if (inputs.size() != interface.inputs.size())
       return Status::Fail(Code::kBadResult, "the function has fewer inputs than the program");
@@ -483,8 +487,7 @@ class RuntimePredictor final : public Predictor {
     const auto strides = UsableStrides(shape, result.strides, result.bytes->size(), &distrusted);
     if (distrusted) shared_->Count(&RuntimeReport::distrusted);
     if (!strides)
-      return Status::Fail(Code::kBadResult,
-                          fmt::format("nobody can tell how result '{}' lies in its memory", name));
+      return Status::Fail(Code::kBadResult, fmt::format("the memory layout of result '{}' is unknown", name));
     tensor = {shape, *strides, reinterpret_cast<const F16*>(result.bytes->data()), result.bytes};
     return {};
   }
@@ -493,12 +496,12 @@ class RuntimePredictor final : public Predictor {
   std::filesystem::path path_;
   std::string package_;
   std::shared_ptr<const CompiledModel> compiled_;
-  bool anew_ = false;  // what the cache has is of no use
+  bool anew_ = false;  // the cached model is unusable
   double compile_ms_ = 0;
   std::map<std::string, Function> functions_;
-  std::vector<std::string> used_;  // that are loaded, the least recently used first
+  std::vector<std::string> used_;  // loaded functions, the least recently used first
   std::optional<Preload> preload_;
-  Status load_status_;  // of the last load
+  Status load_status_;  // of the latest load
   std::atomic<bool> leaving_ = false;
 };
 

@@ -1,4 +1,4 @@
-// The predictor for one package of a bundle: what runtime.h promises.
+// The predictor for one package of a bundle, as specified in runtime.h.
 #pragma once
 #include <filesystem>
 #include <memory>

@@ -1,4 +1,4 @@
-// What the predictors of one bundle share.
+// State shared by the predictors of one bundle.
 #pragma once
 #include <map>
 #include <mutex>
@@ -10,7 +10,7 @@
 
 namespace pd {
 
-// Used by the predictors' threads and by whoever wants a report.
+// Used by the predictors' threads and by any thread that wants a report.
 class RuntimeShared {
  public:
   RuntimeShared(std::shared_ptr<CoreMl> core_ml, Bundle bundle, RuntimeOptions options);
@@ -23,7 +23,7 @@ class RuntimeShared {
   CompiledKey KeyOf(const std::string& package) const;
   double Milliseconds() const { return options_.milliseconds(); }
 
-  // Tells the user, unless it was told before.
+  // Tells the user, unless already told.
   void Say(const std::string& sentence);
   void DisableDevice(const std::string& why);
   std::string Disabled() const;

@@ -7,7 +7,7 @@
 namespace pd {
 namespace {
 
-// Sorted by stride, each axis must step over the whole extent of the finer ones, and all of it must fit.
+// In order of stride, each axis must step over the whole extent of the finer ones, and all of it must fit.
 bool Possible(const mil::Dims& shape, std::span<const int64_t> strides, size_t elements) {
   if (strides.size() != shape.size()) return false;
   std::vector<std::pair<int64_t, int64_t>> axes;  // stride, size

@@ -37,7 +37,7 @@ std::shared_ptr<SurfacePool::Lease> SurfacePool::Take() {
   if (set.empty())
     for (const auto& [name, shape] : results_)
       if (auto surface = core_ml_.MakeSurface(shape)) set[name] = std::move(surface);
-  for (auto it = set.begin(); it != set.end();)  // one that cannot be written is of no use
+  for (auto it = set.begin(); it != set.end();)  // a surface that cannot be written is unusable
     it = it->second->FillWithNan() ? std::next(it) : set.erase(it);
   return std::make_shared<Lease>(shared_from_this(), std::move(set));
 }

@@ -1,4 +1,4 @@
-// Memory for the results of a function, used again when nobody reads it any more.
+// Memory for a function's results, reused once nobody reads it.
 #pragma once
 #include <map>
 #include <memory>
@@ -10,14 +10,14 @@
 
 namespace pd {
 
-// One surface for each result; results without one (there was no memory) are copied. Two sets are enough for
-// one to be filled while the other is read; more are made while readers are slower, and given back. Leases
-// may end on any thread, and after the pool.
+// One surface per result; results without one (no memory) are copied. Two sets are enough to fill one while
+// the other is read; if readers are slower, more are made and later freed. Leases may end on any thread, and
+// after the pool.
 class SurfacePool : public std::enable_shared_from_this<SurfacePool> {
  public:
   using Set = std::map<std::string, std::unique_ptr<Surface>>;
 
-  // Of one prediction. Locked for reading from Lock until the lease ends.
+  // The set of one prediction. Locked for reading from Lock until the lease ends.
   class Lease {
    public:
     Lease(std::shared_ptr<SurfacePool> pool, Set set) : pool_(std::move(pool)), set_(std::move(set)) {}
@@ -25,7 +25,7 @@ class SurfacePool : public std::enable_shared_from_this<SurfacePool> {
     Lease& operator=(const Lease&) = delete;
     ~Lease();
     std::map<std::string, Surface*> Offers() const;
-    // The memory of a result that lies in its surface; nullptr when it cannot be read.
+    // The memory of a result in its surface; nullptr if it cannot be read.
     const F16* Lock(const std::string& result);
     const Surface& at(const std::string& result) const { return *set_.at(result); }
 
@@ -35,13 +35,13 @@ class SurfacePool : public std::enable_shared_from_this<SurfacePool> {
     std::vector<Surface*> locked_;
   };
 
-  // `core_ml` must outlive the pool, not its leases.
+  // `core_ml` must outlive the pool, but not its leases.
   SurfacePool(CoreMl& core_ml, std::map<std::string, mil::Dims> results)
       : core_ml_(core_ml), results_(std::move(results)) {}
 
-  // Every value in it is a NaN: what a prediction leaves unwritten is seen, not taken for a result.
+  // Every value is NaN: what a prediction leaves unwritten is noticed, not taken for a result.
   std::shared_ptr<Lease> Take();
-  void Trim();  // gives back the memory that nobody uses
+  void Trim();  // frees unused memory
 
  private:
   void Return(Set set);

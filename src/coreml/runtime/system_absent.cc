@@ -1,4 +1,4 @@
-// Where there is no Core ML.
+// For systems without Core ML.
 #include "coreml/runtime/runtime.h"
 
 namespace pd {

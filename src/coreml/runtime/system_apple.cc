@@ -1,4 +1,4 @@
-// Core ML as macOS has it.
+// Core ML on macOS.
 #include <mach-o/dyld.h>
 #include <sys/sysctl.h>
 
@@ -12,7 +12,7 @@ std::string Sysctl(const char* name) {
   if (sysctlbyname(name, nullptr, &size, nullptr, 0) != 0 || size < 2) return "unknown";
   std::string value(size, '\0');
   if (sysctlbyname(name, value.data(), &size, nullptr, 0) != 0) return "unknown";
-  value.resize(size - 1);  // it ends with a zero
+  value.resize(size - 1);  // drops the terminating zero
   return value;
 }
 
@@ -24,7 +24,7 @@ std::string MachineModel() { return Sysctl("hw.model"); }
 
 std::filesystem::path OwnExecutable() {
   uint32_t size = 0;
-  _NSGetExecutablePath(nullptr, &size);  // says how much it wants
+  _NSGetExecutablePath(nullptr, &size);  // returns the needed size
   std::string path(size, '\0');
   if (_NSGetExecutablePath(path.data(), &size) != 0) return {};
   return path.c_str();

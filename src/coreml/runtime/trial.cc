@@ -12,14 +12,14 @@
 
 #include "coreml/runtime/zeros.h"
 
-// What the child starts with is what this process has.
-extern char** environ;  // NOLINT(readability-redundant-declaration): macOS declares it nowhere
+// The child inherits this process's environment.
+extern char** environ;  // NOLINT(readability-redundant-declaration): no macOS header declares it
 
 namespace pd {
 namespace {
 
 constexpr auto kPollInterval = std::chrono::milliseconds(10);
-constexpr int kFirstCode = 64;  // exit codes below it are those of programs that did not get as far
+constexpr int kFirstCode = 64;  // lower exit codes come from a program that failed before the trial
 
 class Child {
  public:
@@ -32,7 +32,7 @@ class Child {
     waitpid(pid_, nullptr, 0);
   }
 
-  // 0, or the error's number.
+  // 0, or the error number.
   int Start(std::vector<std::string>& words) {
     std::vector<char*> arguments;
     arguments.reserve(words.size() + 1);
@@ -42,7 +42,7 @@ class Child {
     posix_spawnattr_t attributes;
     if (const int error = posix_spawn_file_actions_init(&files)) return error;
     int error = posix_spawnattr_init(&attributes);
-    // A group of its own: Ctrl-C in a terminal is for this process, which then ends the child.
+    // Its own process group: Ctrl-C in a terminal goes to this process, which then ends the child.
     if (error == 0) error = posix_spawnattr_setpgroup(&attributes, 0);
     if (error == 0) error = posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
     for (const int descriptor : {0, 1, 2})
@@ -54,7 +54,7 @@ class Child {
     return error;
   }
 
-  // Whether it has ended; *status is what waitpid says.
+  // Whether it has ended; *status is set by waitpid.
   bool Ended(int* status) {
     const pid_t ended = waitpid(pid_, status, WNOHANG);
     if (ended == 0 || (ended < 0 && errno == EINTR)) return false;

@@ -1,5 +1,5 @@
-// A function's first prediction, in a process of its own: a failed compile for the engine was seen to load
-// and then kill its process at the first prediction.
+// Makes a function's first prediction in a separate process: functions whose compilation for the engine had
+// failed were seen to load and then kill their process at the first prediction.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -14,11 +14,11 @@ using Trial = std::function<Status(const std::filesystem::path& compiled, const 
                                    const CancelCheck& cancelled)>;
 
 // Starts `command` (a program and its first arguments) with the compiled model's path and the function's name
-// added, and waits for it. The program is to end with TrialExitCode(TryFunction(...)). kCrashed when it is
-// killed, kTimedOut when it does not end in `most_seconds`, then it is killed.
+// appended, and waits for it. The program must end with TrialExitCode(TryFunction(...)). kCrashed if it is
+// killed; kTimedOut if it does not end in `most_seconds`, after which it is killed.
 Trial TrialByProcess(std::vector<std::string> command, double most_seconds);
 
-// What the process does: load, predict once on zeros, look at the results.
+// Runs in that process: loads, predicts once on zeros, checks the results.
 Status TryFunction(CoreMl& core_ml, const std::filesystem::path& compiled, const std::string& function);
 int TrialExitCode(const Status& status);
 

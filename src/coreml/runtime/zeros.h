@@ -1,4 +1,4 @@
-// Inputs for a prediction that only has to happen.
+// Inputs for a prediction whose result does not matter.
 #pragma once
 #include <algorithm>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace pd {
 
-// Every input of a function, all zeros; in one memory of the largest one's size.
+// Every input of a function, all zeros, sharing one memory of the largest input's size.
 class ZeroInputs {
  public:
   explicit ZeroInputs(const FunctionInterface& interface) {

@@ -1,5 +1,5 @@
-// AMX for quantised weights that meet many rows: its tiles do the exact integer sums, AVX-512 the float
-// steps, in the order that every level keeps. Everything else is the AVX-512 table's.
+// AMX for quantised weights with many rows: its tiles compute the exact integer sums, AVX-512 the float
+// steps, in the same order as every level. Everything else is from the AVX-512 table.
 #include <immintrin.h>
 
 #include <cstddef>
@@ -11,10 +11,10 @@
 namespace pd::cpu {
 namespace {
 
-constexpr int kRows = 16;  // of a block: the accumulators of 16 rows and 16 outputs are half of the registers
-constexpr int kChunk = 24;  // groups unpacked at a time: 30 KB with their scales, in the first cache
+constexpr int kRows = 16;   // of a block: accumulators of 16 rows and 16 outputs take half of the registers
+constexpr int kChunk = 24;  // groups unpacked at a time: 30 KB with their scales, fits the first-level cache
 
-// A chunk of a weight tile as the tile registers take it.
+// A chunk of a weight tile in the layout of the tile registers.
 struct alignas(64) Unpacked {
   std::byte weights[kChunk][2][512];  // signed; of 16 outputs each: [k / 4][16][4]
   float scales[kChunk][2][16], minima[kChunk][2][16];
@@ -57,12 +57,12 @@ void Configure() {
   _tile_loadconfig(&config);
 }
 
-// What a row block does for a group and half of the outputs; twice for a refined group. Offsets are in bytes
-// from the block's first row.
+// The work of a row block for one group and half of the outputs; a refined group has two items. Offsets are
+// in bytes from the block's first row.
 struct Item {
   int32_t quants;       // [32 bytes]
   int32_t step;         // a float: scale or fine_scale
-  int32_t scaled_sum;   // a float, what the minimum multiplies; 0: not yet, the group has another item
+  int32_t scaled_sum;   // a float that the minimum multiplies; 0: in the group's other item
   int16_t group, half;  // of the chunk
 };
 
@@ -86,7 +86,7 @@ struct Items {
   int count = 0;
 };
 
-constexpr int kAhead = 4;  // items whose sums are under way or waiting to be scaled
+constexpr int kAhead = 4;  // items whose sums are being computed or wait to be scaled
 using Sums = int32_t[kRows][16];
 
 #define PD_SUMS(C, A, B)                          \
@@ -117,8 +117,8 @@ inline void StartSums(int i, const std::byte* quants, int64_t stride, const std:
 
 inline float At(const std::byte* p) { return *reinterpret_cast<const float*>(p); }
 
-// Rows [first_row, first_row + 16) times the chunk, added to out, or `fresh`: written. `ahead`: memory up to
-// `end` that the next tile will want in the second cache.
+// Rows [first_row, first_row + 16) times the chunk; writes out if `fresh`, else adds to it. `ahead`: memory
+// up to `end` to prefetch into the second-level cache for the next tile.
 template <DType kType>
 void Block(const TileJob& job, const Unpacked& w, const Items& items, int first_row, bool fresh,
            const std::byte*& ahead, const std::byte* end) {

@@ -185,8 +185,8 @@ void PlainProduct(const TileJob& job) {
   wide::ForPanels(job.rows, 6, [&](int first, int rows) { kPanels[rows - 1](job, first); });
 }
 
-// Sums of a group for 16 outputs (dwords at w + 128 j) and kRows rows. Bytes multiply pairwise into 16 bits,
-// where eight products of a nibble stay below 8 * 2 * 15 * 127 = 30480.
+// Sums of a group for 16 outputs (dwords at w + 128 j) and kRows rows. Bytes multiply pairwise into 16 bits;
+// eight products of a nibble stay below 8 * 2 * 15 * 127 = 30480.
 template <int kRows>
 void DotNibbles(const std::byte* w, const std::byte* x, int64_t x_stride, __m256i (&sum)[kRows][2]) {
   const __m256i nibble = _mm256_set1_epi8(15), ones = _mm256_set1_epi16(1);

@@ -4,7 +4,7 @@
 #include "cpu/kernels/tables.h"
 #include "cpu/kernels/wide.h"
 
-// Accumulators live in registers only if every loop over them is unrolled.
+// Accumulators stay in registers only if every loop over them is unrolled.
 #define PD_UNROLL _Pragma("GCC unroll 32")
 
 namespace pd::cpu {
@@ -138,8 +138,8 @@ void PlainProduct(const TileJob& job) {
 
 __m512i Broadcast4(const std::byte* p) { return _mm512_set1_epi32(*reinterpret_cast<const int32_t*>(p)); }
 
-// `ahead`: a part of the next tile, of which `lines` cache lines are fetched to the second cache with every
-// group.
+// `ahead`: a part of the next tile; with every group, `lines` cache lines of it are fetched into the
+// second-level cache.
 template <DType kType, int kRows>
 void QuantisedPanel(const TileJob& job, int first, const std::byte* ahead, int lines) {
   constexpr bool k8 = kType == DType::kQ8_0;
@@ -211,9 +211,9 @@ void QuantisedPanel(const TileJob& job, int first, const std::byte* ahead, int l
   }
 }
 
-// With several panels, the first would wait for the weights and the others would leave memory idle, so each
-// fetches its part of the next tile. A lone panel does not: there the processor itself does better on one
-// stream.
+// Several panels each prefetch a part of the next tile; otherwise the first would wait for weights while the
+// others leave memory idle. A single panel does not prefetch: on one stream the processor's own prefetching
+// does better.
 template <DType kType>
 void QuantisedProduct(const TileJob& job) {
   using Fetching = void (*)(const TileJob&, int, const std::byte*, int);

@@ -1,14 +1,13 @@
-// The arithmetic of the CPU backend: one table of functions per instruction set, all with the same results.
+// The arithmetic of the CPU backend: one table of functions per instruction set, all with equal results.
 //
 // Every function is defined by an exact sequence of IEEE operations: which products are fused, in which order
-// sums run. scalar.cc spells it out; the vector files do the same thing to 16 lanes at a time, and tests
-// demand equal bits. So neither batch, chunking, threads nor processor change a result.
+// sums run. scalar.cc spells it out; the vector files do the same to 16 lanes at a time, and tests demand
+// equal bits. So batch, chunking, threads and processor do not change a result.
 //   - Sums over k or over keys run in ascending order, one accumulator per output.
-//   - Sum16, for norms and softmax: lane i adds entries i, i + 16, ... in order, then lanes i and i + 8 are
-//   added,
-//     then i and i + 4, i + 2, i + 1.
-// NaN and infinity go in and come out somewhere as NaN or infinity, not necessarily the same on every level.
-// Pointers need no alignment unless said otherwise.
+//   - Sum16, for norms and softmax: lane i adds entries i, i + 16, ... in order; then lanes i and i + 8 are
+//     added, then i and i + 4, i + 2, i + 1.
+// NaN and infinity in the input give NaN or infinity in the output, not necessarily the same on every level.
+// Pointers need no alignment unless stated.
 #pragma once
 #include <cstdint>
 
@@ -23,7 +22,7 @@ namespace pd::cpu {
 // group:
 //   i   = the exact integer sum of q_w * q_x
 //   acc = fma(float(i) * scale_w, scale_x, acc)
-//   the same with r_x and fine_scale_x, where that is not zero (adding zero changes nothing)
+//   the same with r_x and fine_scale_x, where fine_scale_x is not zero (adding zero changes nothing)
 //   acc = fma(minimum_w, scaled_sum_x, acc)         q4_1 only
 struct TileJob {
   const std::byte* w;
@@ -33,7 +32,7 @@ struct TileJob {
   int rows;
   float* out;
   int64_t out_stride;     // floats
-  const std::byte* next;  // where the next tile of the same size starts, to fetch meanwhile; or nullptr
+  const std::byte* next;  // start of the next tile of the same size, to prefetch; or nullptr
 };
 using TileKernel = void (*)(const TileJob&);
 
@@ -43,12 +42,12 @@ struct SoftmaxJob {
   int from, to;            // multiples of 16
   int begin, end;          // keys this row sees; none if begin >= end
   float cap;               // 0: none; else scores become cap * tanh(score / cap) first
-  float max = 0, sum = 0;  // out: of the scores, or kNoScore; of what `scores` now holds
+  float max = 0, sum = 0;  // out: maximum of the scores, or kNoScore; sum of the new `scores`
 };
 // Below any score, and finite: the difference of two is 0.
 inline constexpr float kNoScore = -3e38f;
 
-// Up to so many queries, reading a block of keys as it lies costs less than making tiles of it.
+// For at most this many queries, reading a block of keys in place costs less than making tiles of it.
 inline constexpr int kFewQueries = 8;
 
 struct Kernels {
@@ -72,35 +71,36 @@ struct Kernels {
   void (*gate[3])(float* x, const float* up, int64_t n);  // by Activation: x = act(x) * up
   void (*soft_cap)(float* x, float cap, int64_t n);       // x = cap * tanh(x / cap)
 
-  // binary16, round to nearest even; beyond the largest finite value it saturates: a cached infinity would
+  // To binary16, rounded to nearest even. Saturates beyond the largest finite value: a cached infinity would
   // turn rows that give it no weight into NaN.
   void (*to_half)(const float* x, int64_t n, uint16_t* out);
 
-  // ---- matrices of halves: exact from binary16; to it, to nearest even, and infinity beyond its range ----
+  // ---- matrices of halves: from binary16 exactly; to binary16 to nearest even, infinity beyond its range
+  // ----
   void (*from_half)(const uint16_t* x, int64_t n, float* out);
   void (*round_half)(const float* x, int64_t n, uint16_t* out);
-  // The same, transposed: in [rows, columns] becomes out [columns, rows]. Strides in elements.
-  void (*turn_from_half)(const uint16_t* in, int64_t in_stride, int rows, int columns, float* out,
-                         int64_t out_stride);
-  void (*turn_to_half)(const float* in, int64_t in_stride, int rows, int columns, uint16_t* out,
-                       int64_t out_stride);
+  // The same, transposed: [rows, columns] to [columns, rows]. Strides in elements.
+  void (*transpose_from_half)(const uint16_t* in, int64_t in_stride, int rows, int columns, float* out,
+                              int64_t out_stride);
+  void (*transpose_to_half)(const float* in, int64_t in_stride, int rows, int columns, uint16_t* out,
+                            int64_t out_stride);
 
   // ---- attention: keyed by blocks of kKeyBlock keys, cache rows of `dim` halves ----
 
-  // Keys [count, dim] to f32 tiles [kKeyBlock / 32][dim][32 keys]; from count to the next multiple of 32:
-  // zeros.
+  // Keys [count, dim] to f32 tiles [kKeyBlock / 32][dim][32 keys]; zeros from count to the next multiple of
+  // 32.
   void (*pack_keys)(const uint16_t* keys, int count, int dim, float* out);
-  // The same two products without tiles, for at most kFewQueries queries [queries][dim]:
-  // scores[q * kKeyBlock + t] of keys [count, dim], up to the next multiple of 16 keys (what lies past count
-  // is unspecified), and out[q * out_stride + d] = sum over t of p[q * kKeyBlock + t] * values[t][d].
+  // The same two products without tiles, for at most kFewQueries queries [queries][dim]: scores[q * kKeyBlock
+  // + t] of keys [count, dim], up to the next multiple of 16 keys (unspecified past count), and out[q *
+  // out_stride + d] = sum over t of p[q * kKeyBlock + t] * values[t][d].
   void (*score_few)(const uint16_t* keys, int count, int dim, const float* query, int queries, float* scores);
   void (*weigh_few)(const uint16_t* values, int count, int dim, const float* p, int queries, float* out,
                     int out_stride);
   // Values [count, dim] to f32 tiles [dim / 32, rounded up][kKeyBlock][32 dims]; past dim: zeros.
   void (*pack_values)(const uint16_t* values, int count, int dim, float* out);
   void (*softmax)(SoftmaxJob& job);
-  // How n rows' results so far (max, sum) and a block's join: m = larger of the two maxima,
-  // keep = exp(max - m), weight = exp(block_max - m); sum = fma(sum, keep, block_sum * weight), max = m.
+  // Factors for joining a block to n rows' results so far (max, sum): m = larger of the two maxima, keep =
+  // exp(max - m), weight = exp(block_max - m); sum = fma(sum, keep, block_sum * weight), max = m.
   void (*join)(int n, float* max, float* sum, const float* block_max, const float* block_sum, float* keep,
                float* weight);
   // acc = fma(acc, keep, add * weight)
@@ -120,7 +120,7 @@ struct Kernels {
         return q4_0;
       case DType::kQ4_1:
         return q4_1;
-      default:  // no PackedType
+      default:  // not a PackedType
         return nullptr;
     }
   }

@@ -1,4 +1,4 @@
-// Constants of the approximations that every level evaluates in the same way.
+// Constants of the approximations that every level computes in the same way.
 //
 // exp(x): base/exp.h; 0 below kExpLow, and the value at kExpHigh above it. tanh(x) = (1 - e) / (1 + e) with e
 // = exp(-2|x|), and the sign of x: absolute error below 2e-7. erfc(x), x >= 0: Abramowitz and Stegun,

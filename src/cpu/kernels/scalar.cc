@@ -1,5 +1,5 @@
-// The arithmetic in plain loops: the truth that the vector files repeat bit for bit, and the fallback for
-// processors without AVX2.
+// The arithmetic in plain loops: the definition that the vector files repeat bit for bit, and the fallback
+// for processors without AVX2.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -22,7 +22,7 @@ T Load(const std::byte* p) {
 // ---- elementary functions ----
 
 float Exp(float x) {
-  if (!(x >= kExpLow)) return x < kExpLow ? 0.f : x;  // NaN stays
+  if (!(x >= kExpLow)) return x < kExpLow ? 0.f : x;  // keeps NaN
   x = std::min(x, kExpHigh);
   const float n = std::nearbyint(x * kLog2e);
   float r = std::fma(n, -kLn2High, x);
@@ -60,7 +60,7 @@ float Gelu(float x) {
   return x * (x < 0 ? tail : 1.f - tail);
 }
 
-// The last steps of a sum whose lanes are summed.
+// The last steps of a sum, once each lane is summed.
 float Sum16(float (&lane)[16]) {
   for (int half = 8; half > 0; half /= 2)
     for (int i = 0; i < half; ++i) lane[i] += lane[i + half];
@@ -89,7 +89,7 @@ void PlainProduct(const TileJob& job) {
   }
 }
 
-// Value k of output n in a record, as the file holds it: without q8_0's + 128, but with q4_0's + 8.
+// Value k of output n in a record as the file stores it: without q8_0's + 128, but with q4_0's + 8.
 template <DType kType>
 int QuantisedWeight(const std::byte* record, int n, int k) {
   if constexpr (kType == DType::kQ8_0) return int(record[k / 4 * 128 + n * 4 + k % 4]) - 128;
@@ -218,14 +218,14 @@ void RoundHalf(const float* x, int64_t n, uint16_t* out) {
   for (int64_t i = 0; i < n; ++i) out[i] = ToF16(x[i]).bits;
 }
 
-void TurnFromHalf(const uint16_t* in, int64_t in_stride, int rows, int columns, float* out,
-                  int64_t out_stride) {
+void TransposeFromHalf(const uint16_t* in, int64_t in_stride, int rows, int columns, float* out,
+                       int64_t out_stride) {
   for (int r = 0; r < rows; ++r)
     for (int c = 0; c < columns; ++c) out[c * out_stride + r] = ToFloat(F16{in[r * in_stride + c]});
 }
 
-void TurnToHalf(const float* in, int64_t in_stride, int rows, int columns, uint16_t* out,
-                int64_t out_stride) {
+void TransposeToHalf(const float* in, int64_t in_stride, int rows, int columns, uint16_t* out,
+                     int64_t out_stride) {
   for (int r = 0; r < rows; ++r)
     for (int c = 0; c < columns; ++c) out[c * out_stride + r] = ToF16(in[r * in_stride + c]).bits;
 }
@@ -314,8 +314,8 @@ constinit const Kernels kScalarKernels = {
     .to_half = ToHalf,
     .from_half = FromHalf,
     .round_half = RoundHalf,
-    .turn_from_half = TurnFromHalf,
-    .turn_to_half = TurnToHalf,
+    .transpose_from_half = TransposeFromHalf,
+    .transpose_to_half = TransposeToHalf,
     .pack_keys = PackKeys,
     .score_few = ScoreFew,
     .weigh_few = WeighFew,

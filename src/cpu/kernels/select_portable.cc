@@ -1,4 +1,4 @@
-// Processors for which only the plain loops exist. A vector file for one of them brings its own select file.
+// For processors with plain loops only. A vector file for one of them comes with its own select file.
 #include "cpu/kernels/tables.h"
 
 namespace pd::cpu {

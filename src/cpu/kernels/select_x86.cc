@@ -8,7 +8,7 @@
 namespace pd::cpu {
 namespace {
 
-// Linux gives a process the state of tile registers only when it asks for it.
+// Linux gives a process the state of tile registers only on request.
 bool MayUseTiles() {
 #ifdef __linux__
   constexpr long kRequestPermission = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
@@ -18,7 +18,7 @@ bool MayUseTiles() {
 #endif
 }
 
-// Asks the processor, and through XGETBV whether the operating system saves the registers.
+// Asks the processor for its features, and through XGETBV whether the operating system saves the registers.
 bool Has(Level level) {
   switch (level) {
     case Level::kScalar:

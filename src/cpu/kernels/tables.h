@@ -1,4 +1,4 @@
-// The tables that a build may hold: one for each file of this folder. kernels.h finds the right one.
+// The tables that a build may hold, one for each file of this folder. kernels.h chooses among them.
 #pragma once
 #include "cpu/kernels/kernels.h"
 
@@ -6,7 +6,7 @@ namespace pd::cpu {
 
 extern const Kernels kScalarKernels;
 extern const Kernels kAvx2Kernels;    // x86-64 builds only
-extern const Kernels kAvx512Kernels;  // likewise
-Kernels AmxKernels();                 // likewise: that table with other products
+extern const Kernels kAvx512Kernels;  // x86-64 builds only
+Kernels AmxKernels();                 // x86-64 builds only: the AVX-512 table with other products
 
 }  // namespace pd::cpu

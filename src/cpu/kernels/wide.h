@@ -1,16 +1,15 @@
 // The row and attention functions of kernels.h over V, a type of 16 float lanes that each vector file defines
-// for its instructions. What each computes is spelled out in scalar.cc.
+// for its instructions. scalar.cc spells out what each computes.
 //
-// V lives in the unnamed namespace of its file, so these instances have internal linkage: code compiled for
-// one processor never stands in for code meant for another. For the same reason nothing here calls a library
-// function.
+// V is in the unnamed namespace of its file, so these instances have internal linkage: code compiled for one
+// processor never replaces code for another. For the same reason no library function is called here.
 #pragma once
 #include "cpu/kernels/kernels.h"
 #include "cpu/kernels/math.h"
 
 namespace pd::cpu::wide {
 
-// Calls f(i, lanes) for i = 0, 16, ... below n; lanes is 16 but for the last one.
+// Calls f(i, lanes) for i = 0, 16, ... below n; lanes is 16 except for the last call.
 template <class F>
 inline void ForLanes(int64_t n, F f) {
   int64_t i = 0;
@@ -40,7 +39,7 @@ void Put(V v, float* p, int lanes) {
 template <class V>
 V Exp(V x) {
   const V low = V::Set(kExpLow);
-  const V y = Min(V::Set(kExpHigh), Max(low, x));  // in this order NaN stays
+  const V y = Min(V::Set(kExpHigh), Max(low, x));  // this order keeps NaN
   const V n = Round(y * V::Set(kLog2e));
   V r = Fma(n, V::Set(-kLn2High), y);
   r = Fma(n, V::Set(-kLn2Low), r);
@@ -184,7 +183,7 @@ template <class V>
 void ToHalf(const float* x, int64_t n, uint16_t* out) {
   const V most = V::Set(kLargestHalf), least = V::Set(-kLargestHalf);
   ForLanes(n, [&](int64_t i, int lanes) {
-    PutHalf(Max(least, Min(most, Get<V>(x + i, lanes))), out + i, lanes);  // likewise
+    PutHalf(Max(least, Min(most, Get<V>(x + i, lanes))), out + i, lanes);  // this order keeps NaN
   });
 }
 
@@ -214,8 +213,8 @@ void Turn(int rows, int columns, Load load, Store store) {
 }
 
 template <class V>
-void TurnFromHalf(const uint16_t* in, int64_t in_stride, int rows, int columns, float* out,
-                  int64_t out_stride) {
+void TransposeFromHalf(const uint16_t* in, int64_t in_stride, int rows, int columns, float* out,
+                       int64_t out_stride) {
   Turn<V>(
       rows, columns,
       [=](int64_t r, int64_t c, int lanes) { return GetHalf<V>(in + r * in_stride + c, lanes); },
@@ -223,8 +222,8 @@ void TurnFromHalf(const uint16_t* in, int64_t in_stride, int rows, int columns, 
 }
 
 template <class V>
-void TurnToHalf(const float* in, int64_t in_stride, int rows, int columns, uint16_t* out,
-                int64_t out_stride) {
+void TransposeToHalf(const float* in, int64_t in_stride, int rows, int columns, uint16_t* out,
+                     int64_t out_stride) {
   Turn<V>(
       rows, columns, [=](int64_t r, int64_t c, int lanes) { return Get<V>(in + r * in_stride + c, lanes); },
       [=](V v, int64_t c, int64_t r, int lanes) { PutHalf(v, out + c * out_stride + r, lanes); });
@@ -253,7 +252,7 @@ void PackValues(const uint16_t* values, int count, int dim, float* out) {
   }
 }
 
-// 16 keys at a time, turned in registers so that each has a lane.
+// 16 keys at a time, transposed in registers so that each has a lane.
 template <class V, int kQueries>
 void ScoreKeys(const uint16_t* keys, int count, int dim, const float* query, float* scores) {
   V block[16], acc[kQueries];
@@ -275,7 +274,7 @@ void ScoreKeys(const uint16_t* keys, int count, int dim, const float* query, flo
   }
 }
 
-// kParts times 16 dimensions, the last of `lanes`, of all keys.
+// kParts times 16 dimensions of all keys; the last part has `lanes`.
 template <class V, int kQueries, int kParts>
 void WeighValues(const uint16_t* values, int count, int dim, int lanes, const float* p, float* out,
                  int out_stride) {
@@ -295,7 +294,7 @@ void WeighValues(const uint16_t* values, int count, int dim, int lanes, const fl
       Put(acc[q][i], out + q * out_stride + 16 * i, i + 1 < kParts ? 16 : lanes);
 }
 
-// kParts is what the registers allow of each query.
+// kParts: limited by the registers of each query.
 template <class V, int kQueries>
 void Weigh(const uint16_t* values, int count, int dim, const float* p, float* out, int out_stride) {
   constexpr int kParts = kQueries <= 4 ? 4 : 2;
@@ -384,8 +383,8 @@ constexpr Kernels RowKernels(Level level) {
   k.to_half = ToHalf<V>;
   k.from_half = FromHalf<V>;
   k.round_half = RoundHalf<V>;
-  k.turn_from_half = TurnFromHalf<V>;
-  k.turn_to_half = TurnToHalf<V>;
+  k.transpose_from_half = TransposeFromHalf<V>;
+  k.transpose_to_half = TransposeToHalf<V>;
   k.pack_keys = PackKeys<V>;
   k.score_few = ScoreFew<V>;
   k.weigh_few = WeighFew<V>;
@@ -398,7 +397,7 @@ constexpr Kernels RowKernels(Level level) {
 
 // ---- products ----
 
-// Rows of a product are worked off in panels that fit the registers: of `most` rows at most, and as equal as
+// Splits the rows of a product into panels that fit the registers: at most `most` rows each and as equal as
 // possible, since a short last panel would stream all the weights for few rows. Calls f(first, rows).
 template <class F>
 inline void ForPanels(int rows, int most, F f) {

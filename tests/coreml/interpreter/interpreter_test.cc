@@ -396,7 +396,7 @@ TEST(Interpreter, NamesTheOpThatFoundABadIndex) {
   };
   EXPECT_EQ(Floats(run({0, -1, 4}).at("y")).size(), 6u);
   for (const int bad : {5, -6, INT32_MAX, INT32_MIN})
-    ExpectError(ErrorKind::kDevice, {"function main", "gather 'rows'", "of an axis of 5"},
+    ExpectError(ErrorKind::kDevice, {"function main", "gather 'rows'", "on an axis of 5"},
                 [&] { run({0, bad, 1}); });
 }
 

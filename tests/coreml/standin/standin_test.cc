@@ -147,7 +147,7 @@ TEST_F(StandIn, AnEngineThatDoesNotRunIsSaidOnceAndRemembered) {
   Open(Options());
   EXPECT_EQ(Say().prefill_tokens, 0);
   EXPECT_EQ(director().Calls(Call::kLoad), 0) << "known from the first time";
-  EXPECT_TRUE(Told("found out earlier"));
+  EXPECT_TRUE(Told("determined earlier"));
 
   RuntimeOptions updated = Options();  // another system: it is looked at again
   updated.os_build = "24B83";

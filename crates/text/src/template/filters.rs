@@ -1,393 +1,578 @@
-//! The filters, tests and functions that a template may use: those of Jinja2 that chat templates need,
-//! each with Jinja2's behaviour and with its cost charged. Anything else is an unknown filter.
+//! Jinja2's filters over lists and dicts, and those that take any value. Filters over text: text_filters.rs.
 
+use super::arguments::{int, Args, Argument};
 use super::budget::Budget;
-use super::clock::Clock;
-use super::methods;
-use super::ops;
-use super::printf::printf;
-use super::python::{error, to_str, Dumps};
-use minijinja::value::{from_args, Kwargs, Rest, Value, ValueKind};
-use minijinja::{filters, functions, tests, Environment, Error, State};
-use std::fmt;
+use super::error::{failed, refused, Result};
+use super::interpreter::Machine;
+use super::numeric::{parse_float, parse_int, round_float, round_int, Parsed};
+use super::text::{to_str, Dumps};
+use super::value::{Key, Seq, Value, View};
+use super::{ops, predicates, text_filters};
+use std::collections::HashSet;
+use std::sync::Arc;
 
-type Answer = Result<Value, Error>;
+/// All of Jinja2's.
+const NAMES: [&str; 54] = [
+    "abs",
+    "attr",
+    "batch",
+    "capitalize",
+    "center",
+    "count",
+    "d",
+    "default",
+    "dictsort",
+    "e",
+    "escape",
+    "filesizeformat",
+    "first",
+    "float",
+    "forceescape",
+    "format",
+    "groupby",
+    "indent",
+    "int",
+    "items",
+    "join",
+    "last",
+    "length",
+    "list",
+    "lower",
+    "map",
+    "max",
+    "min",
+    "pprint",
+    "random",
+    "reject",
+    "rejectattr",
+    "replace",
+    "reverse",
+    "round",
+    "safe",
+    "select",
+    "selectattr",
+    "slice",
+    "sort",
+    "string",
+    "striptags",
+    "sum",
+    "title",
+    "tojson",
+    "trim",
+    "truncate",
+    "unique",
+    "upper",
+    "urlencode",
+    "urlize",
+    "wordcount",
+    "wordwrap",
+    "xmlattr",
+];
 
-/// The cause of an error that the template raised itself.
-#[derive(Debug)]
-pub struct Raised(pub String);
+pub fn exists(name: &str) -> bool {
+    NAMES.contains(&name)
+}
 
-impl fmt::Display for Raised {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+pub fn apply(machine: &mut Machine, name: &str, value: Value, args: Args) -> Result<Value> {
+    machine.budget.step()?;
+    machine.budget.work(value.size())?;
+    let budget = &machine.budget;
+    Ok(match name {
+        "default" | "d" => {
+            let [other, boolean] = args.bind(name, ["default_value", "boolean"])?;
+            let replaced = value.is_undefined() || (boolean.flag(false) && !value.truth());
+            if replaced {
+                other.unwrap_or_else(|| Value::str(""))
+            } else {
+                value
+            }
+        }
+        "length" | "count" => {
+            args.none(name)?;
+            Value::int(value.len(budget)?)
+        }
+        "list" => {
+            args.none(name)?;
+            Value::list(value.items(budget)?, budget)?
+        }
+        "tojson" => Value::Str(to_json(&value, args, budget)?.into()),
+        "first" => {
+            args.none(name)?;
+            let first = match &value {
+                Value::Str(text) => text.chars().next().map(|c| Value::str(c.encode_utf8(&mut [0; 4]))),
+                Value::Iterator(iterator) => iterator.rest.borrow_mut().pop_front(),
+                _ => value.sequence(budget)?.items.first().cloned(),
+            };
+            first.unwrap_or_else(|| Value::undefined("the first item of nothing"))
+        }
+        "last" => {
+            args.none(name)?;
+            if matches!(value, Value::Iterator(_)) {
+                return Err(failed("'generator' object is not reversible"));
+            }
+            let items = value.sequence(budget)?;
+            items.items.last().cloned().unwrap_or_else(|| Value::undefined("the last item of nothing"))
+        }
+        "reverse" => {
+            args.none(name)?;
+            if let Value::Str(text) = &value {
+                return Ok(Value::Str(text.chars().rev().collect::<String>().into()));
+            }
+            let mut items = value.items(budget)?;
+            items.reverse();
+            // Python's reversed() iterator, or a list made of what has no order of its own.
+            match value {
+                Value::Iterator(_) => Value::list(items, budget)?,
+                Value::Undefined(_) => return Err(refused("the filter reverse of an undefined value")),
+                _ => Value::iterator(items, budget)?,
+            }
+        }
+        "items" => {
+            args.none(name)?;
+            match value {
+                Value::Undefined(_) => Value::iterator(Vec::new(), budget)?,
+                Value::Dict(dict) => Value::iterator(View::Items.items(&dict, budget)?, budget)?,
+                _ => return Err(failed("Can only get item pairs from a mapping.")),
+            }
+        }
+        "dictsort" => dictsort(&value, args, budget)?,
+        "batch" => batch(&value, args, budget)?,
+        "slice" => slice(&value, args, budget)?,
+        "abs" => {
+            args.none(name)?;
+            match value {
+                Value::Float(f) => Value::Float(f.abs()),
+                _ => match value.as_int() {
+                    Some(int) => {
+                        Value::Int(int.checked_abs().ok_or_else(|| refused("an integer beyond 128 bits"))?)
+                    }
+                    None => {
+                        return Err(failed(format!("bad operand type for abs(): '{}'", value.type_name())))
+                    }
+                },
+            }
+        }
+        "int" => to_int(&value, args, budget)?,
+        "float" => to_float(&value, args)?,
+        "round" => round(&value, args, budget)?,
+        "attr" => {
+            let [attribute] = args.bind(name, ["name"])?;
+            let attribute = attribute.required(name, "name")?;
+            let attribute = super::arguments::text(&attribute, name)?;
+            let found = machine.own_attribute(&value, &attribute)?;
+            found.unwrap_or(Value::Undefined(Some(attribute)))
+        }
+        "join" => {
+            let [separator, attribute] = args.bind(name, ["d", "attribute"])?;
+            let separator = to_str(&separator.unwrap_or_else(|| Value::str("")), budget)?;
+            let mut items = value.items(budget)?;
+            if let Some(attribute) = attribute.filter(|attribute| !matches!(attribute, Value::None)) {
+                let path = Path::new(&attribute, None)?;
+                items = items.iter().map(|item| path.get(machine, item)).collect::<Result<_>>()?;
+            }
+            Value::str(super::strings::join(&items, &separator, budget)?)
+        }
+        "sum" => {
+            let [attribute, start] = args.bind(name, ["attribute", "start"])?;
+            let path = Path::new(&attribute.unwrap_or(Value::None), None)?;
+            let mut sum = start.unwrap_or(Value::Int(0));
+            if matches!(sum, Value::Str(_)) {
+                return Err(failed("sum() can't sum strings [use ''.join(seq) instead]"));
+            }
+            for item in value.items(budget)? {
+                sum = ops::binary(super::ast::Binary::Add, &sum, &path.get(machine, &item)?, budget)?;
+            }
+            sum
+        }
+        "map" => map(machine, &value, args)?,
+        "select" | "reject" | "selectattr" | "rejectattr" => select(machine, name, &value, args)?,
+        "sort" => {
+            let [reverse, case, attribute] = args.bind(name, ["reverse", "case_sensitive", "attribute"])?;
+            let attribute = attribute.unwrap_or(Value::None);
+            let paths = match &attribute {
+                Value::Str(text) => text.split(',').map(|part| Path::new(&Value::str(part), None)).collect(),
+                _ => Path::new(&attribute, None).map(|path| vec![path]),
+            };
+            let (paths, case) = (paths?, case.flag(false));
+            let mut keyed = Vec::new();
+            for item in value.items(budget)? {
+                let keys =
+                    paths.iter().map(|path| key(machine, path, &item, case)).collect::<Result<Vec<_>>>()?;
+                keyed.push((Value::list(keys, budget)?, item));
+            }
+            Value::list(sorted(keyed, reverse.flag(false), budget)?, budget)?
+        }
+        "unique" | "min" | "max" => {
+            let [case, attribute] = args.bind(name, ["case_sensitive", "attribute"])?;
+            let path = Path::new(&attribute.unwrap_or(Value::None), None)?;
+            let case = case.flag(false);
+            let items = value.items(budget)?;
+            let mut keyed = Vec::new();
+            for item in items {
+                keyed.push((key(machine, &path, &item, case)?, item));
+            }
+            match name {
+                "unique" => unique(keyed, budget)?,
+                _ => extreme(keyed, name == "max", budget)?,
+            }
+        }
+        "groupby" => groupby(machine, &value, args)?,
+        _ => return text_filters::apply(name, value, args, budget),
+    })
+}
+
+/// attribute="a.b.0" of an item: what make_attrgetter of Jinja2 makes.
+struct Path {
+    parts: Vec<Value>,
+    default: Option<Value>,
+}
+
+impl Path {
+    fn new(attribute: &Value, default: Option<Value>) -> Result<Self> {
+        let part = |part: &str| match part.parse::<i128>() {
+            Ok(index) if part.bytes().all(|b| b.is_ascii_digit()) => Value::Int(index),
+            _ => Value::str(part),
+        };
+        let parts = match attribute {
+            Value::None => Vec::new(),
+            Value::Str(text) => text.split('.').map(part).collect(),
+            other => vec![other.clone()],
+        };
+        Ok(Self { parts, default: default.filter(|default| !matches!(default, Value::None)) })
+    }
+
+    fn get(&self, machine: &Machine, item: &Value) -> Result<Value> {
+        machine.budget.step()?;
+        let mut value = item.clone();
+        for part in &self.parts {
+            value = machine.get_item(&value, part)?;
+            if let (Value::Undefined(_), Some(default)) = (&value, &self.default) {
+                value = default.clone();
+            }
+        }
+        Ok(value)
     }
 }
-impl std::error::Error for Raised {}
 
-pub fn install(env: &mut Environment<'_>, budget: &Budget, clock: Clock) {
-    operators(env, budget);
-    charged_filters(env, budget);
-    own_filters(env, budget);
-    for (name, test) in [
-        ("defined", Value::from_function(tests::is_defined)),
-        ("undefined", Value::from_function(tests::is_undefined)),
-        ("none", Value::from_function(tests::is_none)),
-        ("boolean", Value::from_function(tests::is_boolean)),
-        ("odd", Value::from_function(tests::is_odd)),
-        ("even", Value::from_function(tests::is_even)),
-        ("divisibleby", Value::from_function(tests::is_divisibleby)),
-        ("number", Value::from_function(|v: &Value| matches!(v.kind(), ValueKind::Number | ValueKind::Bool))),
-        ("integer", Value::from_function(tests::is_integer)),
-        ("float", Value::from_function(tests::is_float)),
-        ("string", Value::from_function(tests::is_string)),
-        ("mapping", Value::from_function(tests::is_mapping)),
-        ("iterable", Value::from_function(is_container)),
-        ("sequence", Value::from_function(is_container)),
-        ("true", Value::from_function(tests::is_true)),
-        ("false", Value::from_function(tests::is_false)),
-        ("lower", Value::from_function(tests::is_lower)),
-        ("upper", Value::from_function(tests::is_upper)),
-        ("filter", Value::from_function(tests::is_filter)),
-        ("test", Value::from_function(tests::is_test)),
-        ("callable", Value::from_function(|v: &Value| v.kind() == ValueKind::Plain)),
-    ] {
-        env.add_test(name, move |state: &State, args: Rest<Value>| -> Result<bool, Error> {
-            Ok(test.call(state, &args)?.is_true())
-        });
+/// What items are compared by: strings in lower case unless `case`.
+fn key(machine: &Machine, path: &Path, item: &Value, case: bool) -> Result<Value> {
+    let value = path.get(machine, item)?;
+    Ok(match &value {
+        Value::Str(text) if !case => {
+            machine.budget.work(text.len())?;
+            Value::Str(text.to_lowercase().into())
+        }
+        _ => value,
+    })
+}
+
+type Keyed = Vec<(Value, Value)>;
+
+/// Python's sorted(): stable, in reverse too. Its order with NaN depends on the algorithm.
+fn sorted(keyed: Keyed, reverse: bool, budget: &Budget) -> Result<Vec<Value>> {
+    let nan = |value: &Value| matches!(value, Value::Float(f) if f.is_nan());
+    let holds_nan = |key: &Value| match key {
+        Value::List(seq) => seq.items.iter().any(nan),
+        key => nan(key),
+    };
+    if keyed.iter().any(|(key, _)| holds_nan(key)) {
+        return Err(refused("sorting nan"));
     }
-    for (operator, names) in [
-        ("py.eq", &["eq", "equalto", "==", "sameas"][..]),
-        ("py.ne", &["ne", "!="]),
-        ("py.lt", &["lt", "lessthan", "<"]),
-        ("py.le", &["le", "<="]),
-        ("py.gt", &["gt", "greaterthan", ">"]),
-        ("py.ge", &["ge", ">="]),
-        ("py.in", &["in"]),
-    ] {
-        for name in names {
-            env.add_test(*name, move |state: &State, args: Rest<Value>| -> Result<bool, Error> {
-                Ok(state.apply_filter(operator, &args)?.is_true())
-            });
+    let sorted = ops::sort(
+        keyed,
+        |a, b| if reverse { ops::less(&b.0, &a.0, budget) } else { ops::less(&a.0, &b.0, budget) },
+        budget,
+    )?;
+    Ok(sorted.into_iter().map(|(_, item)| item).collect())
+}
+
+fn unique(keyed: Keyed, budget: &Budget) -> Result<Value> {
+    let mut seen = HashSet::new();
+    let mut items = Vec::new();
+    for (key, item) in keyed {
+        if seen.insert(Key::of(&key)?) {
+            items.push(item);
         }
     }
-
-    let own = budget.clone();
-    env.add_function("range", move |from: i64, to: Option<i64>, step: Option<i64>| {
-        range(&own, from, to, step)
-    });
-    env.add_function("dict", functions::dict);
-    env.add_function("namespace", functions::namespace);
-    env.add_function("raise_exception", |words: &Value| -> Answer {
-        Err(error("raise_exception").with_source(Raised(words.to_string())))
-    });
-    env.add_function("strftime_now", move |format: &str| clock.strftime(format));
-    let own = budget.clone();
-    env.set_unknown_method_callback(move |_, value, name, args| methods::call(&own, value, name, args));
-    let own = budget.clone();
-    env.set_formatter(move |out, _, value| {
-        let text = to_str(value, &own)?;
-        own.emit(text.len())?;
-        Ok(out.write_str(&text)?)
-    });
+    Value::iterator(items, budget)
 }
 
-/// A str, list or dict: all of them iterable, and sequences by Jinja2's test. So is an undefined value
-/// iterable, but that no template asks.
-fn is_container(value: &Value) -> bool {
-    matches!(value.kind(), ValueKind::String | ValueKind::Seq | ValueKind::Map | ValueKind::Iterable)
-}
-
-/// What program.rs puts in place of instructions.
-fn operators(env: &mut Environment<'_>, budget: &Budget) {
-    for (name, function) in ops::BINARY {
-        let own = budget.clone();
-        env.add_filter(name, move |a: &Value, b: &Value| function(&own, a, b));
-    }
-    let own = budget.clone();
-    env.add_filter("py.item", move |value: &Value, key: &Value| ops::item(&own, value, key));
-    let own = budget.clone();
-    env.add_filter("py.slice", move |args: Rest<Value>| ops::slice(&own, &args));
-    let own = budget.clone();
-    env.add_filter("py.bound", move |value: Value| own.charge_tree(&value).map(|()| value));
-    let own = budget.clone();
-    env.add_filter("py.charge", move |value: Value| {
-        own.charge_values(std::slice::from_ref(&value)).map(|()| value)
-    });
-}
-
-/// The library's own filters whose result is no larger than what they are given.
-fn charged_filters(env: &mut Environment<'_>, budget: &Budget) {
-    for (name, filter) in [
-        ("lower", Value::from_function(filters::lower)),
-        ("upper", Value::from_function(filters::upper)),
-        ("escape", Value::from_function(filters::escape)),
-        ("e", Value::from_function(filters::escape)),
-        ("safe", Value::from_function(filters::safe)),
-        ("length", Value::from_function(length)),
-        ("count", Value::from_function(length)),
-        ("dictsort", Value::from_function(filters::dictsort)),
-        ("items", Value::from_function(filters::items)),
-        ("reverse", Value::from_function(filters::reverse)),
-        ("default", Value::from_function(filters::default)),
-        ("d", Value::from_function(filters::default)),
-        ("round", Value::from_function(filters::round)),
-        ("abs", Value::from_function(filters::abs)),
-        ("int", Value::from_function(int)),
-        ("float", Value::from_function(float)),
-        ("attr", Value::from_function(filters::attr)),
-        ("first", Value::from_function(filters::first)),
-        ("last", Value::from_function(filters::last)),
-        ("min", Value::from_function(filters::min)),
-        ("max", Value::from_function(filters::max)),
-        ("sort", Value::from_function(filters::sort)),
-        ("list", Value::from_function(list)),
-        ("select", Value::from_function(filters::select)),
-        ("reject", Value::from_function(filters::reject)),
-        ("selectattr", Value::from_function(filters::selectattr)),
-        ("rejectattr", Value::from_function(filters::rejectattr)),
-        ("map", Value::from_function(filters::map)),
-        ("groupby", Value::from_function(filters::groupby)),
-        ("unique", Value::from_function(filters::unique)),
-    ] {
-        let own = budget.clone();
-        env.add_filter(name, move |state: &State, args: Rest<Value>| -> Answer {
-            own.charge_values(&args)?;
-            filter.call(state, &args)
-        });
-    }
-}
-
-/// Filters of ours: they print as Python prints, or may make more than they are given.
-fn own_filters(env: &mut Environment<'_>, budget: &Budget) {
-    let own = budget.clone();
-    env.add_filter("tojson", move |value: &Value, ascii: Option<bool>, kwargs: Kwargs| {
-        to_json(&own, value, ascii, &kwargs)
-    });
-    let own = budget.clone();
-    env.add_filter("string", move |value: &Value| to_str(value, &own));
-    let own = budget.clone();
-    env.add_filter("join", move |state: &State, value: &Value, args: Rest<Value>| {
-        join(&own, state, value, &args)
-    });
-    let own = budget.clone();
-    env.add_filter("sum", move |state: &State, value: &Value, args: Rest<Value>| {
-        sum(&own, state, value, &args)
-    });
-    let own = budget.clone();
-    env.add_filter("format", move |format: &str, args: Rest<Value>| {
-        let (values, kwargs): (&[Value], Value) = match args.split_last() {
-            Some((last, values)) if last.is_kwargs() => (values, last.clone()),
-            _ => (&args, Value::UNDEFINED),
+fn extreme(keyed: Keyed, max: bool, budget: &Budget) -> Result<Value> {
+    let mut best: Option<(Value, Value)> = None;
+    for (key, item) in keyed {
+        let better = match &best {
+            None => true,
+            Some((best, _)) if max => ops::less(best, &key, budget)?,
+            Some((best, _)) => ops::less(&key, best, budget)?,
         };
-        printf(&own, format, values, &kwargs)
-    });
-    let own = budget.clone();
-    env.add_filter("trim", move |value: &Value, chars: Option<&str>| -> Result<String, Error> {
-        Ok(methods::strip(&to_str(value, &own)?, chars, true, true).to_string())
-    });
-    let own = budget.clone();
-    env.add_filter("capitalize", move |value: &Value| -> Result<String, Error> {
-        Ok(methods::capitalize(&to_str(value, &own)?))
-    });
-    let own = budget.clone();
-    env.add_filter("title", move |value: &Value| -> Result<String, Error> {
-        Ok(title(&to_str(value, &own)?))
-    });
-    let own = budget.clone();
-    env.add_filter("replace", move |value: &Value, old: &str, new: &str, count: Option<i64>| {
-        methods::replace(&own, &to_str(value, &own)?, old, new, count.unwrap_or(-1))
-    });
-    let own = budget.clone();
-    env.add_filter("indent", move |value: &Value, args: Rest<Value>| indent(&own, value, &args));
-    let own = budget.clone();
-    env.add_filter("batch", move |value: &Value, size: usize, fill: Option<Value>| {
-        batch(&own, value, size, fill)
-    });
+        if better {
+            best = Some((key, item));
+        }
+    }
+    Ok(best.map_or_else(|| Value::undefined("the smallest or largest of nothing"), |(_, item)| item))
 }
 
-fn to_json(budget: &Budget, value: &Value, ascii: Option<bool>, kwargs: &Kwargs) -> Result<String, Error> {
-    let indent: Option<Value> = kwargs.get("indent")?;
-    let separators: Option<Vec<String>> = kwargs.get("separators")?;
-    let indent = match indent.filter(|indent| !indent.is_none()) {
-        None => None,
-        Some(text) if text.as_str().is_some() => text.as_str().map(String::from),
+fn dictsort(value: &Value, args: Args, budget: &Budget) -> Result<Value> {
+    let [case, by, reverse] = args.bind("dictsort", ["case_sensitive", "by", "reverse"])?;
+    let Value::Dict(dict) = value else {
+        return Err(failed(format!("dictsort: a value of type {} has no items", value.type_name())));
+    };
+    let by_value = match by.text("dictsort")?.as_deref() {
+        None | Some("key") => false,
+        Some("value") => true,
+        Some(_) => return Err(failed("You can only sort by either \"key\" or \"value\"")),
+    };
+    let case = case.flag(false);
+    let mut keyed = Vec::new();
+    for (key, value) in &dict.entries {
+        let by = match if by_value { value } else { key } {
+            Value::Str(text) if !case => Value::Str(text.to_lowercase().into()),
+            other => other.clone(),
+        };
+        keyed.push((by, Value::tuple(vec![key.clone(), value.clone()], budget)?));
+    }
+    Value::list(sorted(keyed, reverse.flag(false), budget)?, budget)
+}
+
+fn groupby(machine: &Machine, value: &Value, args: Args) -> Result<Value> {
+    let budget = &machine.budget;
+    let [attribute, default, case] = args.bind("groupby", ["attribute", "default", "case_sensitive"])?;
+    let path = Path::new(&attribute.required("groupby", "attribute")?, default)?;
+    let case = case.flag(false);
+    let mut keyed = Vec::new();
+    for item in value.items(budget)? {
+        let by = key(machine, &path, &item, case)?;
+        keyed.push((by.clone(), Value::tuple(vec![by, item], budget)?));
+    }
+    let mut groups: Vec<(Value, Vec<Value>)> = Vec::new();
+    for pair in sorted(keyed, false, budget)? {
+        let Value::Tuple(pair) = pair else { continue };
+        let (by, item) = (&pair.items[0], pair.items[1].clone());
+        match groups.last_mut() {
+            Some((last, items)) if ops::equal(last, by, budget)? => items.push(item),
+            _ => groups.push((by.clone(), vec![item])),
+        }
+    }
+    let mut out = Vec::new();
+    for (by, items) in groups {
+        let by = if case { by } else { path.get(machine, &items[0])? };
+        let items = Value::list(items, budget)?;
+        out.push(Value::Tuple(Seq::make(vec![by, items], true, budget)?));
+    }
+    Value::list(out, budget)
+}
+
+/// The generators map, select and so on do nothing before they are read; here they are read at once, which
+/// shows only where a template drops one that fails.
+fn map(machine: &mut Machine, value: &Value, mut args: Args) -> Result<Value> {
+    let items = value.items(&machine.budget)?;
+    let mut out = Vec::with_capacity(items.len());
+    let attribute = args.named.iter().position(|(name, _)| &**name == "attribute");
+    if let (true, Some(at)) = (args.positional.is_empty(), attribute) {
+        let (_, attribute) = args.named.remove(at);
+        let [default] = args.bind("map", ["default"])?;
+        let path = Path::new(&attribute, default)?;
+        for item in items {
+            out.push(path.get(machine, &item)?);
+        }
+    } else {
+        if args.positional.is_empty() {
+            return Err(failed("map requires a filter argument"));
+        }
+        let name = to_str(&args.positional.remove(0), &machine.budget)?;
+        for item in items {
+            out.push(machine.filter(&name, item, args.clone())?);
+        }
+    }
+    Value::iterator(out, &machine.budget)
+}
+
+fn select(machine: &mut Machine, filter: &str, value: &Value, mut args: Args) -> Result<Value> {
+    if !value.truth() {
+        return Value::iterator(Vec::new(), &machine.budget);
+    }
+    let keep = filter.starts_with("select");
+    let path = if filter.ends_with("attr") {
+        if args.positional.is_empty() {
+            return Err(failed("Missing parameter for attribute name"));
+        }
+        Path::new(&args.positional.remove(0), None)?
+    } else {
+        Path::new(&Value::None, None)?
+    };
+    let test = match args.positional.is_empty() {
+        true => None,
+        false => Some(to_str(&args.positional.remove(0), &machine.budget)?),
+    };
+    if let Some(test) = &test {
+        predicates::check_exists(test)?;
+    }
+    let mut out = Vec::new();
+    for item in value.items(&machine.budget)? {
+        let subject = path.get(machine, &item)?;
+        let holds = match &test {
+            Some(test) => predicates::apply(test, &subject, args.clone(), &machine.budget)?,
+            None => subject.truth(),
+        };
+        if holds == keep {
+            out.push(item);
+        }
+    }
+    Value::iterator(out, &machine.budget)
+}
+
+fn batch(value: &Value, args: Args, budget: &Budget) -> Result<Value> {
+    let [size, fill] = args.bind("batch", ["linecount", "fill_with"])?;
+    let size = int(&size.required("batch", "linecount")?, "batch")?;
+    let Some(size) = usize::try_from(size).ok().filter(|size| *size > 0) else {
+        return Err(refused("the filter batch with fewer than one item a row"));
+    };
+    let items = value.items(budget)?;
+    let mut rows: Vec<Vec<Value>> = items.chunks(size).map(<[Value]>::to_vec).collect();
+    let fill = fill.filter(|fill| !matches!(fill, Value::None));
+    if let (Some(fill), Some(last)) = (fill, rows.last_mut()) {
+        budget.values(size - last.len())?;
+        last.resize(size, fill);
+    }
+    Value::iterator(rows.into_iter().map(|row| Value::list(row, budget)).collect::<Result<_>>()?, budget)
+}
+
+fn slice(value: &Value, args: Args, budget: &Budget) -> Result<Value> {
+    let [slices, fill] = args.bind("slice", ["slices", "fill_with"])?;
+    let slices = int(&slices.required("slice", "slices")?, "slice")?;
+    if slices == 0 {
+        return Err(failed("integer division or modulo by zero"));
+    }
+    let Ok(slices) = usize::try_from(slices) else {
+        return Value::iterator(Vec::new(), budget);
+    };
+    budget.values(slices)?;
+    let items = value.items(budget)?;
+    let (each, longer) = (items.len() / slices, items.len() % slices);
+    let fill = fill.filter(|fill| !matches!(fill, Value::None));
+    let mut out = Vec::new();
+    let mut at = 0;
+    for slice in 0..slices {
+        let end = at + each + usize::from(slice < longer);
+        let mut row = items[at..end].to_vec();
+        if slice >= longer {
+            row.extend(fill.clone());
+        }
+        out.push(Value::list(row, budget)?);
+        at = end;
+    }
+    Value::iterator(out, budget)
+}
+
+fn to_json(value: &Value, args: Args, budget: &Budget) -> Result<String> {
+    let [ascii, indent, separators, sort] =
+        args.bind("tojson", ["ensure_ascii", "indent", "separators", "sort_keys"])?;
+    let indent = match indent {
+        None | Some(Value::None) => None,
+        Some(Value::Str(text)) => Some(text.to_string()),
         Some(count) => {
-            let count = usize::try_from(count)?;
-            budget.charge_len(count)?;
+            let count = usize::try_from(int(&count, "tojson")?).unwrap_or(0);
+            budget.work(count)?;
             Some(" ".repeat(count))
         }
     };
     // json.dumps ends a line right after the comma.
-    let (item, key) = match separators.as_deref() {
-        Some([item, key]) => (item.clone(), key.clone()),
-        Some(_) => return Err(error("tojson: separators are two strings")),
-        None => (if indent.is_some() { "," } else { ", " }.to_string(), ": ".to_string()),
+    let (item_separator, key_separator) = match separators {
+        None | Some(Value::None) => (if indent.is_some() { "," } else { ", " }.into(), ": ".into()),
+        Some(pair) => match pair.items(budget)?.as_slice() {
+            [Value::Str(item), Value::Str(key)] => (item.clone(), key.clone()),
+            _ => return Err(failed("tojson: separators are two strings")),
+        },
     };
     let dumps = Dumps {
-        ensure_ascii: ascii.or(kwargs.get("ensure_ascii")?).unwrap_or(false),
+        ensure_ascii: ascii.flag(false),
         indent,
-        item_separator: item,
-        key_separator: key,
-        sort_keys: kwargs.get::<Option<bool>>("sort_keys")?.unwrap_or(false),
+        item_separator,
+        key_separator,
+        sort_keys: sort.flag(false),
     };
-    kwargs.assert_all_used()?;
     dumps.write(value, budget)
 }
 
-/// Positional arguments and keyword arguments.
-fn arguments(args: &[Value]) -> Result<(&[Value], Kwargs), Error> {
-    let positional = match args.split_last() {
-        Some((last, before)) if last.is_kwargs() => before,
-        _ => args,
-    };
-    let (_, kwargs): (Rest<Value>, Kwargs) = from_args(args)?;
-    Ok((positional, kwargs))
-}
-
-/// The items of a list, or of each item the attribute that is named.
-fn items_of(state: &State, value: &Value, attribute: Option<Value>) -> Result<Vec<Value>, Error> {
-    let items: Vec<Value> = if value.is_undefined() { Vec::new() } else { value.try_iter()?.collect() };
-    let Some(attribute) = attribute.filter(|attribute| !attribute.is_none()) else { return Ok(items) };
-    let named = Kwargs::from_iter([("attribute", attribute)]);
-    let mapped = state.apply_filter("map", &[Value::from(items), Value::from(named)])?;
-    Ok(mapped.try_iter()?.collect())
-}
-
-/// join(d="", attribute=None).
-fn join(budget: &Budget, state: &State, value: &Value, args: &[Value]) -> Answer {
-    let (positional, kwargs) = arguments(args)?;
-    let separator = positional.first().cloned().or(kwargs.get("d")?).unwrap_or_else(|| Value::from(""));
-    let attribute = positional.get(1).cloned().or(kwargs.get("attribute")?);
-    kwargs.assert_all_used()?;
-    budget.charge_values(std::slice::from_ref(value))?;
-    let items = items_of(state, value, attribute)?;
-    Ok(Value::from(methods::join(budget, &items, &to_str(&separator, budget)?)?))
-}
-
-/// sum(attribute=None, start=0).
-fn sum(budget: &Budget, state: &State, value: &Value, args: &[Value]) -> Answer {
-    let (positional, kwargs) = arguments(args)?;
-    let attribute = positional.first().cloned().or(kwargs.get("attribute")?);
-    let start = positional.get(1).cloned().or(kwargs.get("start")?).unwrap_or_else(|| Value::from(0));
-    kwargs.assert_all_used()?;
-    budget.charge_values(std::slice::from_ref(value))?;
-    items_of(state, value, attribute)?.iter().try_fold(start, |sum, item| ops::add(budget, &sum, item))
-}
-
-/// Jinja2's title: a word starts after white space or one of -({[<.
-fn title(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    let mut start = true;
-    for c in text.chars() {
-        if start {
-            out.extend(c.to_uppercase())
-        } else {
-            out.extend(c.to_lowercase())
+/// int(default=0, base=10): what cannot be read is the default.
+fn to_int(value: &Value, args: Args, budget: &Budget) -> Result<Value> {
+    let [default, base] = args.bind("int", ["default", "base"])?;
+    let (default, base) = (default.unwrap_or(Value::Int(0)), base.int("int", 10)?);
+    let cut = |number: f64| -> Result<Value> {
+        if number.abs() >= 1e38 {
+            return Err(refused("an integer beyond 128 bits"));
         }
-        start = c.is_whitespace() || "-({[<".contains(c);
-    }
-    out
-}
-
-/// indent(width=4, first=False, blank=False); the width may be a string.
-fn indent(budget: &Budget, value: &Value, args: &[Value]) -> Result<String, Error> {
-    let (width, first, blank, kwargs): (Option<Value>, Option<bool>, Option<bool>, Kwargs) = from_args(args)?;
-    let width = width.or(kwargs.get("width")?).unwrap_or_else(|| Value::from(4));
-    let first = first.or(kwargs.get("first")?).unwrap_or(false);
-    let blank = blank.or(kwargs.get("blank")?).unwrap_or(false);
-    kwargs.assert_all_used()?;
-    let text = value
-        .as_str()
-        .ok_or_else(|| error(format!("indent: a value of type {} has no lines", value.kind())))?;
-    budget.charge_len(text.len())?;
-    let lines = text.matches('\n').count() as u64 + 1;
-    let by = match width.as_str() {
-        Some(by) => by.to_string(),
-        None => {
-            let count = usize::try_from(width)?;
-            budget.charge(lines.saturating_mul(count as u64))?;
-            " ".repeat(count)
-        }
+        Ok(Value::Int(number.trunc() as i128))
     };
-    budget.charge(lines.saturating_mul(by.len() as u64))?;
-    let mut out = if first { by.clone() } else { String::new() };
-    for (i, line) in text.split('\n').enumerate() {
-        if i > 0 {
-            out.push('\n');
-            if blank || !line.is_empty() {
-                out.push_str(&by);
+    match value {
+        Value::Undefined(name) => Err(ops::undefined(name)),
+        Value::Float(f) if f.is_infinite() => Err(failed("cannot convert float infinity to integer")),
+        Value::Float(f) if f.is_nan() => Ok(default),
+        Value::Float(f) => cut(*f),
+        Value::Str(text) | Value::Markup(text) => {
+            budget.work(text.len())?;
+            if !text.is_ascii() && text.chars().any(super::unicode::is_decimal) {
+                return Err(refused("the filter int of digits that are not ASCII"));
+            }
+            let parsed = match u32::try_from(base) {
+                Ok(base @ (0 | 2..=36)) => parse_int(text, base),
+                _ => Parsed::Bad,
+            };
+            match (parsed, parse_float(text)) {
+                (Parsed::Int(int), _) => Ok(Value::Int(int)),
+                (Parsed::Large, _) => Err(refused("an integer beyond 128 bits")),
+                (Parsed::Bad, Some(number)) if number.is_finite() => cut(number),
+                _ => Ok(default),
             }
         }
-        out.push_str(line);
-    }
-    Ok(out)
-}
-
-fn batch(budget: &Budget, value: &Value, size: usize, fill: Option<Value>) -> Answer {
-    if size == 0 {
-        return Err(error("batch: the size is zero"));
-    }
-    budget.charge_values(std::slice::from_ref(value))?;
-    let items: Vec<Value> = value.try_iter()?.collect();
-    let mut rows: Vec<Vec<Value>> = items.chunks(size).map(<[Value]>::to_vec).collect();
-    if let (Some(fill), Some(last)) = (fill, rows.last_mut()) {
-        budget.charge((size - last.len()) as u64 * 16)?;
-        last.resize(size, fill);
-    }
-    Ok(Value::from(rows))
-}
-
-fn range(budget: &Budget, from: i64, to: Option<i64>, step: Option<i64>) -> Answer {
-    let (from, to, step) = match to {
-        Some(to) => (i128::from(from), i128::from(to), i128::from(step.unwrap_or(1))),
-        None => (0, i128::from(from), 1),
-    };
-    if step == 0 {
-        return Err(error("range: the step is zero"));
-    }
-    let span = if step > 0 { to - from } else { from - to };
-    let count = if span <= 0 { 0 } else { (span - 1) / step.abs() + 1 };
-    budget.charge(u64::try_from(count).unwrap_or(u64::MAX).saturating_mul(24))?;
-    Ok(Value::from((0..count).map(|i| Value::from(from + i * step)).collect::<Vec<Value>>()))
-}
-
-/// len(); an undefined value has none of anything.
-fn length(value: &Value) -> Result<usize, Error> {
-    if value.is_undefined() {
-        return Ok(0);
-    }
-    value.len().ok_or_else(|| error(format!("a value of type {} has no length", value.kind())))
-}
-
-fn list(value: &Value) -> Answer {
-    if value.is_undefined() {
-        return Ok(Value::from(Vec::<Value>::new()));
-    }
-    Ok(Value::from(value.try_iter()?.collect::<Vec<Value>>()))
-}
-
-/// int(default=0): what cannot be read is the default.
-fn int(value: &Value, default: Option<Value>) -> Value {
-    let fallback = || default.unwrap_or_else(|| Value::from(0));
-    let cut = |number: f64| number.is_finite().then(|| Value::from(number.trunc() as i128));
-    match value.kind() {
-        ValueKind::Bool => Value::from(i32::from(value.is_true())),
-        ValueKind::Number if value.is_integer() => value.clone(),
-        ValueKind::Number => f64::try_from(value.clone()).ok().and_then(cut).unwrap_or_else(fallback),
-        _ => {
-            let text = value.as_str().unwrap_or_default().trim();
-            let whole = text.parse::<i128>().ok().map(Value::from);
-            whole.or_else(|| text.parse::<f64>().ok().and_then(cut)).unwrap_or_else(fallback)
-        }
+        _ => Ok(value.as_int().map_or(default, Value::Int)),
     }
 }
 
 /// float(default=0.0).
-fn float(value: &Value, default: Option<Value>) -> Value {
-    let read = match value.as_str() {
-        Some(text) => text.trim().parse::<f64>().ok(),
-        None if value.kind() == ValueKind::Bool => Some(if value.is_true() { 1.0 } else { 0.0 }),
-        None => f64::try_from(value.clone()).ok(),
+fn to_float(value: &Value, args: Args) -> Result<Value> {
+    let [default] = args.bind("float", ["default"])?;
+    let read = match value {
+        Value::Undefined(name) => return Err(ops::undefined(name)),
+        Value::Str(text) | Value::Markup(text)
+            if !text.is_ascii() && text.chars().any(super::unicode::is_decimal) =>
+        {
+            return Err(refused("the filter float of digits that are not ASCII"))
+        }
+        Value::Str(text) | Value::Markup(text) => parse_float(text),
+        _ => value.as_float(),
     };
-    read.map_or_else(|| default.unwrap_or_else(|| Value::from(0.0)), Value::from)
+    Ok(read.map_or_else(|| default.unwrap_or(Value::Float(0.0)), Value::Float))
+}
+
+fn round(value: &Value, args: Args, budget: &Budget) -> Result<Value> {
+    let [precision, method] = args.bind("round", ["precision", "method"])?;
+    let precision = precision.int("round", 0)?;
+    let method = method.text("round")?.unwrap_or_else(|| Arc::from("common"));
+    if let Value::Undefined(name) = value {
+        return Err(ops::undefined(name));
+    }
+    let bad = || failed(format!("type {} doesn't define __round__ method", value.type_name()));
+    match &*method {
+        "common" => Ok(match (value.as_int(), value.as_float()) {
+            (Some(int), _) => Value::Int(round_int(int, precision, false)),
+            (None, Some(number)) => Value::Float(round_float(number, precision)),
+            _ => return Err(bad()),
+        }),
+        "ceil" | "floor" => {
+            let power =
+                ops::binary(super::ast::Binary::Pow, &Value::Int(10), &Value::Int(precision.into()), budget)?;
+            let scaled = ops::binary(super::ast::Binary::Mul, value, &power, budget)?;
+            let whole = match &scaled {
+                Value::Int(int) => Value::Int(*int),
+                Value::Float(f) if f.abs() < 1e37 => {
+                    Value::Int(if &*method == "ceil" { f.ceil() } else { f.floor() } as i128)
+                }
+                Value::Float(_) => return Err(refused("the filter round of so large a number")),
+                _ => return Err(failed("must be real number")),
+            };
+            ops::binary(super::ast::Binary::Div, &whole, &power, budget)
+        }
+        _ => Err(failed("method must be common, ceil or floor")),
+    }
 }

@@ -1,94 +1,78 @@
-//! Chat templates, rendered as transformers renders them: Jinja with Python's values.
+//! Chat templates, rendered as transformers renders them: Jinja2 with Python's values, in a sandbox that lets
+//! a template change no list and no dict.
+//!
+//! An interpreter of our own, since the values are what counts: tuples, generators that are read once, macros
+//! that see what is assigned later, str() and repr(), format(), and the bound on every operation come from one
+//! model of values (value.rs). Where Jinja2 has a value that we do not compute, the template is refused, with
+//! the construct's name. A source goes through lexer.rs and parser.rs (statements.rs) to ast.rs; interpreter.rs
+//! and expressions.rs run that.
 
+mod arguments;
+mod ast;
 mod budget;
 mod clock;
+mod error;
+mod expressions;
 mod filters;
+mod format;
+mod functions;
+mod interpreter;
+mod lexer;
 mod methods;
+mod numeric;
 mod ops;
+mod parser;
+mod predicates;
 mod printf;
-mod program;
-mod python;
+mod scopes;
+mod statements;
+mod strings;
+mod text;
+mod text_filters;
+mod unicode;
+mod value;
 
 use crate::failure::{caught, Failure, Outcome};
-use budget::{Budget, Exhausted, FUEL};
-use filters::Raised;
-use minijinja::machinery::{make_string_output, Vm};
-use minijinja::value::Value;
-use minijinja::{AutoEscape, Environment, Error, ErrorKind};
-use std::error::Error as _;
+use ast::Program;
+use error::{Error, Kind};
+use interpreter::Machine;
 
 pub use clock::Clock;
 
-/// Compiling and running recurse with the template's nesting: they get a stack of their own, since a
-/// caller's thread may have half a megabyte.
-const STACK: usize = 32 << 20;
+/// Parsing and running recurse with the template's nesting: they get a stack of their own, since a caller's
+/// thread may have half a megabyte.
+const STACK: usize = 64 << 20;
 
 pub struct Template {
     /// Where it comes from, for messages.
     name: String,
-    source: String,
+    program: Program,
 }
 
 impl Template {
-    /// Compiles once, to report errors early.
     pub fn new(name: &str, source: &str) -> Outcome<Self> {
-        on_own_stack(|| {
-            let source = program::prepare(name, source)?;
-            program::compile(name, &source)?;
-            Ok(Self { name: name.to_string(), source })
-        })
+        on_own_stack(|| Ok(Self { name: name.to_string(), program: statements::parse(name, source)? }))
     }
 
     /// `arguments`: the JSON object of all variables, its order kept.
     pub fn render(&self, arguments: &[u8], clock: Clock) -> Outcome<String> {
         on_own_stack(|| {
-            let json: serde_json::Value = serde_json::from_slice(arguments)
+            let arguments: serde_json::Map<_, _> = serde_json::from_slice(arguments)
                 .map_err(|error| Failure::bad_request(format!("the chat's JSON: {error}")))?;
-            let program = program::compile(&self.name, &self.source)?;
-            let mut env = Environment::empty();
-            env.set_fuel(Some(FUEL));
-            filters::install(&mut env, &Budget::new(), clock);
-            let mut text = String::new();
-            let done = Vm::new(&env).eval(
-                &program.instructions,
-                Value::from_serialize(&json),
-                &program.blocks,
-                &mut make_string_output(&mut text),
-                AutoEscape::None,
-            );
-            match done {
-                Ok(_) => Ok(text),
-                Err(error) => Err(self.failure(&error)),
-            }
+            let mut machine =
+                Machine::new(&self.program, &arguments, clock).map_err(|error| self.failure(&error, 1))?;
+            machine.run().map_err(|error| self.failure(&error, machine.line))
         })
     }
 
-    fn failure(&self, error: &Error) -> Failure {
-        let mut innermost = error; // one inside a macro comes wrapped
-        let mut exhausted = false;
-        let mut next = error.source();
-        while let Some(cause) = next {
-            if let Some(Raised(words)) = cause.downcast_ref() {
-                return Failure::bad_request(words.clone());
-            }
-            exhausted |= cause.is::<Exhausted>();
-            innermost = cause.downcast_ref().unwrap_or(innermost);
-            next = cause.source();
-        }
-        let place = format!("{}:{}", self.name, innermost.line().unwrap_or(0));
-        if exhausted || innermost.kind() == ErrorKind::OutOfFuel {
-            return Failure::unsupported(format!(
-                "{place}: the chat template does more work than any chat needs"
-            ));
-        }
-        let detail = innermost.detail().map_or_else(|| innermost.kind().to_string(), String::from);
-        let message = format!("{place}: the chat template fails: {detail}");
-        match innermost.kind() {
-            ErrorKind::UnknownFilter
-            | ErrorKind::UnknownTest
-            | ErrorKind::UnknownFunction
-            | ErrorKind::UnknownMethod => Failure::unsupported(message),
-            _ => Failure::bad_request(message),
+    fn failure(&self, error: &Error, line: u32) -> Failure {
+        let place = format!("{}:{line}", self.name);
+        let message = &error.message;
+        match error.kind {
+            Kind::Raised => Failure::bad_request(message.clone()),
+            Kind::Failed => Failure::bad_request(format!("{place}: the chat template fails: {message}")),
+            Kind::Refused => Failure::unsupported(format!("{place}: {message} in a chat template")),
+            Kind::Limit => Failure::unsupported(format!("{place}: the chat template {message}")),
         }
     }
 }
