@@ -16,8 +16,6 @@ namespace {
 constexpr int kMostLinks = 40;         // as Linux follows them
 constexpr int kMostTemporaries = 100;  // names that are tried
 
-std::string Message(int error) { return std::generic_category().message(error); }
-
 std::optional<struct stat> StatusOf(const fs::path& path) {
   struct stat status{};
   if (path == kStream ? ::fstat(STDIN_FILENO, &status) != 0 : ::stat(path.c_str(), &status) != 0)
@@ -119,8 +117,7 @@ void CheckOutput(const fs::path& output, std::span<const fs::path> inputs) {
     const fs::path folder = target.has_parent_path() ? target.parent_path() : fs::path(".");
     const bool writable = (!status || ::access(target.c_str(), W_OK) == 0) &&
                           (place.through || ::access(folder.c_str(), W_OK) == 0);
-    if (!writable)
-      throw Fail(ErrorKind::kDevice, "{}: cannot be written: {}", output.string(), Message(errno));
+    if (!writable) ThrowCannotWrite(output, errno);
   }
   const auto id = RegularId(status);
   if (!id) return;
@@ -131,6 +128,13 @@ void CheckOutput(const fs::path& output, std::span<const fs::path> inputs) {
                  input.string());
 }
 
+std::string SystemMessage(int error) { return std::generic_category().message(error); }
+
+void ThrowCannotWrite(const fs::path& path, int error) {
+  if (error == EINTR) throw Fail(ErrorKind::kCancelled, "interrupted");
+  throw Fail(ErrorKind::kDevice, "{}: cannot be written: {}", path.string(), SystemMessage(error));
+}
+
 bool WriteAll(int descriptor, std::span<const std::byte> bytes, const std::string& where) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), bytes.size());
@@ -139,7 +143,7 @@ bool WriteAll(int descriptor, std::span<const std::byte> bytes, const std::strin
     } else if (errno == EPIPE) {
       return false;
     } else if (errno != EINTR) {
-      throw Fail(ErrorKind::kDevice, "{} cannot be written: {}", where, Message(errno));
+      throw Fail(ErrorKind::kDevice, "{} cannot be written: {}", where, SystemMessage(errno));
     }
   }
   return true;
@@ -158,7 +162,7 @@ OutputFile::OutputFile(fs::path path) : path_(std::move(path)) {
     return;
   }
   descriptor_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
-  if (descriptor_ < 0) Throw(errno);
+  if (descriptor_ < 0) ThrowCannotWrite(path_, errno);
 }
 
 // A name that nobody has: what lies there is not ours to replace.
@@ -169,9 +173,9 @@ void OutputFile::OpenTemporary(const std::optional<mode_t>& mode) {
     temporary_ = target_.parent_path() / (name.substr(0, 200) + suffix);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor_ >= 0) break;
-    if (errno != EEXIST) Throw(errno);
+    if (errno != EEXIST) ThrowCannotWrite(path_, errno);
   }
-  if (descriptor_ < 0) Throw(EEXIST);
+  if (descriptor_ < 0) ThrowCannotWrite(path_, EEXIST);
   if (mode) ::fchmod(descriptor_, *mode);  // where it cannot be kept, the file is readable as any new one
 }
 
@@ -185,11 +189,6 @@ void OutputFile::Close() {
   descriptor_ = -1;
 }
 
-void OutputFile::Throw(int error) const {
-  if (error == EINTR) throw Fail(ErrorKind::kCancelled, "interrupted");
-  throw Fail(ErrorKind::kDevice, "{}: cannot be written: {}", path_.string(), Message(error));
-}
-
 bool OutputFile::Write(std::span<const std::byte> bytes) {
   return WriteAll(descriptor_, bytes, owned_ ? path_.string() + ":" : "standard output");
 }
@@ -199,8 +198,8 @@ void OutputFile::Publish() {
   const int closed = ::close(descriptor_);  // some file systems say here that the disk is full
   const int error = errno;
   descriptor_ = -1;
-  if (closed != 0 && error != EINTR) Throw(error);
-  if (::rename(temporary_.c_str(), target_.c_str()) != 0) Throw(errno);
+  if (closed != 0 && error != EINTR) ThrowCannotWrite(path_, error);
+  if (::rename(temporary_.c_str(), target_.c_str()) != 0) ThrowCannotWrite(path_, errno);
   temporary_.clear();
 }
 

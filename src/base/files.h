@@ -41,6 +41,11 @@ std::optional<FileId> FileIdOf(const std::filesystem::path& input);
 // folder; kDevice for a folder that is not there or cannot be written.
 void CheckOutput(const std::filesystem::path& output, std::span<const std::filesystem::path> inputs);
 
+// The system's words for an errno, "Permission denied".
+std::string SystemMessage(int error);
+// Throws what an output that failed with this errno deserves: kCancelled for EINTR, else kDevice.
+[[noreturn]] void ThrowCannotWrite(const std::filesystem::path& path, int error);
+
 // Writes all of `bytes` to an open file. False when whoever read a pipe or a socket went away; throws
 // kDevice, naming `where`, for what else may happen: a full disk, say.
 bool WriteAll(int descriptor, std::span<const std::byte> bytes, const std::string& where);
@@ -62,7 +67,6 @@ class OutputFile {
  private:
   void OpenTemporary(const std::optional<mode_t>& mode);
   void Close();
-  [[noreturn]] void Throw(int error) const;
 
   std::filesystem::path path_, target_, temporary_;  // temporary_: empty when written through
   int descriptor_ = -1;

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -41,7 +40,7 @@ AnswerFile::AnswerFile(fs::path path, std::span<const std::string_view> question
   resumable_ = S_ISREG(status.st_mode);
   if (!resumable_) return;  // opened by Start: a pipe waits for its reader
   file_ = ::open(path_.c_str(), O_RDWR | O_APPEND | O_CLOEXEC);
-  if (file_ < 0) Throw(errno);
+  if (file_ < 0) ThrowCannotWrite(path_, errno);
   try {
     Examine();
   } catch (...) {
@@ -65,7 +64,7 @@ void AnswerFile::Examine() {
   for (;;) {
     const ssize_t size = ::pread(file_, part.data(), part.size(), off_t(whole_ + rest.size()));
     if (size < 0 && errno == EINTR) continue;
-    if (size < 0) Throw(errno);
+    if (size < 0) ThrowCannotWrite(path_, errno);
     if (size == 0) break;
     rest.append(part.data(), size_t(size));
     size_t begin = 0;
@@ -126,16 +125,16 @@ void AnswerFile::Start(const Json& settings) {
   run_ = fmt::format("{:016x}", Digest(settings_.dump()));
   if (!resumable_) {
     if (file_ < 0) file_ = ::open(path_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
-    if (file_ < 0) Throw(errno);
+    if (file_ < 0) ThrowCannotWrite(path_, errno);
     return;
   }
   if (file_ < 0) {
     // Nothing was there: what came since then is not ours.
     file_ = ::open(FollowLinks(path_).c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666);
-    if (file_ < 0) Throw(errno);
+    if (file_ < 0) ThrowCannotWrite(path_, errno);
     ::flock(file_, LOCK_EX | LOCK_NB);
   } else if (::ftruncate(file_, off_t(whole_)) != 0) {
-    Throw(errno);
+    ThrowCannotWrite(path_, errno);
   }
 }
 
@@ -158,12 +157,6 @@ void AnswerFile::Refuse(const std::string& what) const {
   throw Fail(ErrorKind::kBadRequest,
              "{}: {}; it stays as it is: give another output file, or remove this one yourself",
              path_.string(), what);
-}
-
-void AnswerFile::Throw(int error) const {
-  if (error == EINTR) throw Fail(ErrorKind::kCancelled, "interrupted");
-  throw Fail(ErrorKind::kDevice, "{}: cannot be written: {}", path_.string(),
-             std::generic_category().message(error));
 }
 
 }  // namespace pd::cli

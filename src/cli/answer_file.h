@@ -44,7 +44,6 @@ class AnswerFile {
   void ExamineLine(std::string_view line);
   void CheckSettings(const Json& settings) const;
   [[noreturn]] void Refuse(const std::string& what) const;
-  [[noreturn]] void Throw(int error) const;
 
   const std::filesystem::path path_;
   const std::span<const std::string_view> questions_;

@@ -5,16 +5,14 @@
 
 #include <array>
 #include <cerrno>
-#include <system_error>
 
 #include "base/error.h"
+#include "base/files.h"
 
 namespace pd::cli {
 namespace {
 
 constexpr std::string_view kUtf8Mark = "\xEF\xBB\xBF", kUtf16Little = "\xFF\xFE", kUtf16Big = "\xFE\xFF";
-
-std::string SystemError() { return std::generic_category().message(errno); }
 
 class Input {
  public:
@@ -27,7 +25,8 @@ class Input {
     while ((file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC)) < 0) {
       CheckInterrupt();
       if (errno == EINTR) continue;
-      throw Fail(ErrorKind::kNotFound, "{}: {}", name_, errno == ENOENT ? "no such file" : SystemError());
+      throw Fail(ErrorKind::kNotFound, "{}: {}", name_,
+                 errno == ENOENT ? "no such file" : SystemMessage(errno));
     }
     owned_ = true;
   }
@@ -46,7 +45,7 @@ class Input {
       if (size == 0) return text;
       if (size < 0 && errno == EINTR) continue;
       if (size < 0 && errno == EISDIR) throw Fail(ErrorKind::kBadRequest, "{}: a folder; name a file", name_);
-      if (size < 0) throw Fail(ErrorKind::kBadRequest, "{}: cannot be read: {}", name_, SystemError());
+      if (size < 0) throw Fail(ErrorKind::kBadRequest, "{}: cannot be read: {}", name_, SystemMessage(errno));
       text.append(buffer.data(), size_t(size));
       if (text.size() > limit)
         throw Fail(ErrorKind::kBadRequest, "{}: more than {} bytes, the most that is read", name_, limit);
